@@ -10,7 +10,6 @@ from tests.agreement import close
 from tests.cli.conftest import Run, array
 
 from afterword import Encoder, echo
-from afterword.jobs.recipe import Chunking
 
 TEXTS = ["One bank. Two banks!  Three.", " ", "河岸。银行！", "Two banks! One bank."]
 
@@ -61,30 +60,6 @@ def test_plain_chunks_by_several_methods(run: Run, llama: Path):
     ended = run("embed", "-m", llama, "--method", "echo", "--method", "classical", "--chunk", "sentences", "One. Two.")
     assert ended.code == 0 and [len(row["echo"]) for row in ended.rows] == [64, 64]
     assert [row["text"] for row in ended.rows] == ["One.", "Two."]
-
-
-def test_an_interrupted_run_goes_on_within_a_text(run: Run, llama: Path, rows: Path, tmp_path: Path, monkeypatch):
-    whole, out = tmp_path / "whole.parquet", tmp_path / "out.parquet"
-    asked = command(llama, rows, "--chunk", "sentences", "--late", "--window", "2")
-    assert run(*asked, "-o", whole).code == 1
-    calls, encode = [], Chunking.encode
-
-    def interrupted(self, items, *more):
-        calls.append(len(items))
-        if len(calls) == 5:  # the first two calls are for no rows; two windows are done
-            raise KeyboardInterrupt
-        return encode(self, items, *more)
-
-    monkeypatch.setattr(Chunking, "encode", interrupted)
-    assert run(*asked, "-o", out).code == 130
-    text = rows.read_text()
-    rows.write_text(text.replace("Three.", "Other."))
-    other = run(*asked, "-o", out)
-    assert other.code == 2 and f"{rows} has changed" in other.err
-    rows.write_text(text)
-    calls[:] = [0] * 9
-    ended = run(*asked, "-o", out)
-    assert "2 rows done before" in ended.err and sum(calls) == 4 and out.read_bytes() == whole.read_bytes()
 
 
 def test_a_file_of_chunks_is_searched_and_equal_texts_stay_apart(run: Run, llama: Path, rows: Path, tmp_path: Path):

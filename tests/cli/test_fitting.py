@@ -9,7 +9,6 @@ import pytest
 from tests.cli.conftest import Run, array
 
 from afterword import Encoder, parse_method
-from afterword.jobs.recipe import MethodsEmbedder
 from afterword.jobs.stored import read_info
 from afterword.post import parse_post
 
@@ -54,33 +53,3 @@ def test_it_is_fitted_behind_the_prompt(run: Run, gpt2: Path, files: tuple[Path,
     asked = replace(plain, prompts={"p": "find: "}, default_prompt_name="p").fit([*FITTED_TO, FITTED_TO[0]])
     assert np.array_equal(array(ended.rows), asked.encode(TEXTS))
     assert abs(asked.encode(TEXTS) - plain.fit(FITTED_TO).encode(TEXTS, prompt="find: ")).max() > 1e-3
-
-
-def test_a_run_goes_on_with_the_same_texts_only(
-    run: Run, gpt2: Path, files: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    fit, source = files
-    embed, seen = MethodsEmbedder.__call__, []
-
-    def interrupted(self: MethodsEmbedder, texts: list[str], *rest: object) -> object:
-        seen.extend(texts)
-        if seen == TEXTS:
-            raise KeyboardInterrupt
-        return embed(self, texts, *rest)
-
-    out, whole = tmp_path / "out.npy", tmp_path / "whole.npy"
-    words = ["embed", "-m", gpt2, "--method", "tfidf", "--post", "centre", "-i", source, "--window", 2, "--fit"]
-    with monkeypatch.context() as patch:
-        patch.setattr(MethodsEmbedder, "__call__", interrupted)
-        assert run(*words, fit, "-o", out).code == 130
-    other = tmp_path / "other.txt"
-    other.write_text("dog\ncat\nmore\n")
-    refused = run(*words, other, "-o", out)
-    assert refused.code == 2 and f"--fit {fit}" in refused.last
-    fit.write_text(fit.read_text() + "one more\n")
-    assert run(*words, fit, "-o", out).code == 2
-    fit.write_text(fit.read_text().removesuffix("one more\n"))
-    ended = run(*words, fit, "-o", out)
-    assert ended.code == 0 and "2 rows done before" in ended.err
-    assert run(*words, fit, "-o", whole).code == 0
-    assert out.read_bytes() == whole.read_bytes()

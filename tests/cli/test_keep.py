@@ -86,20 +86,3 @@ def test_columns_of_a_parquet_file_keep_their_types(run: Run, model: Path, tmp_p
         [1, "1970-01-01T00:00:00.000000001+00:00", "2026-01-31", "1.50", ["a"], "x", "x" * 30, "/w==", {"a": 1.5}, 0.5],
         [None, "2009-02-13T23:31:30.123456789+00:00", None, None, [], "y", None, "", {"a": None}, None],
     ]
-
-
-def test_words_keep_columns_too(run: Run, model: Path, tmp_path: Path):
-    rows = [{"text": "a b", "words": ["a", "c", "b"], "id": 1}, {"text": " ", "word": "a", "id": [2]},
-            {"text": "a", "words": [], "id": 3}]  # fmt: skip
-    source, out = tmp_path / "in.jsonl", tmp_path / "out.parquet"
-    source.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    said = ("words", "-m", model, "--method", "classical", "-i", source, "--keep", "id")
-    assert run(*said, "-o", out).code == 1
-    found = [(row["text"], row["word"], row["id"], row["vector"]) for row in kept(out)]
-    assert found == [
-        ("a b", "a", "1", True), ("a b", "c", "1", False), ("a b", "b", "1", True), (" ", None, "[2]", False),
-        ("a", None, "3", False),
-    ]  # fmt: skip
-    table = tmp_path / "in.parquet"
-    pq.write_table(pa.table({"text": ["a b"], "word": ["b"], "id": pa.array([7], pa.uint8())}), table)
-    assert run("words", "-m", model, "--method", "classical", "-i", table, "--keep", "id").rows[0]["id"] == 7

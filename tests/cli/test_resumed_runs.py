@@ -1,12 +1,10 @@
 """Promise 3 (nothing finished is lost): a run that was killed is resumed, and gives the file of an unbroken one."""
 
 import json
-import os
 import re
 import signal
 from collections.abc import Iterator
 from pathlib import Path
-from random import Random
 
 import pytest
 from tests.cli.conftest import Run
@@ -139,16 +137,6 @@ def test_a_killed_run_goes_on(
     check_kill(whole, Command(model, tmp_path, kind), at, embedded)
 
 
-@pytest.mark.soak
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_run_goes_on_wherever_it_was_killed(
-    model: Path, unbroken: dict[str, Unbroken], tmp_path: Path, embedded: list[str], kind: str
-):
-    for at in range(len(unbroken[kind].calls)):
-        (tmp_path / str(at)).mkdir()
-        check_kill(unbroken[kind], Command(model, tmp_path / str(at), kind), at, embedded)
-
-
 @pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("stdin", [False, True])
 def test_an_interruption_says_what_is_kept(
@@ -191,39 +179,6 @@ def test_a_disk_that_is_full_in_the_join(run: Run, model: Path, tmp_path: Path, 
     assert run(*command.words).code == 1 and not embedded
 
 
-def test_a_disk_that_is_full_in_a_shard(run: Run, model: Path, tmp_path: Path, embedded: list[str]):
-    long = "".join(Random(0).choices("abcdefghij ", k=60_000))
-    texts = [*TEXTS[:8], long, *TEXTS[8:]]
-    command = Command(model, tmp_path, "jsonl", "--on-long", "ignore", texts=texts)
-    with disk_of(40_000):
-        ended = run(*command.words)
-    assert ended.code == 2 and "finished shards are kept" in ended.last and command.finished == [0, 1]
-    embedded.clear()
-    assert run(*command.words).code == 1
-    assert embedded == [text for text in texts[8:] if text]
-    assert [json.loads(line)["text"] for line in command.out.read_text().splitlines()] == texts
-
-
-def test_a_second_writer_is_refused(run: Run, model: Path, unbroken: dict[str, Unbroken], tmp_path: Path):
-    """The first one is stopped in the middle of its work, and ends it afterwards."""
-    command, at = Command(model, tmp_path, "npy"), unbroken["npy"].shards[2]
-    stopped = os.fork()
-    if not stopped:
-        os._exit(forked(command.words, tmp_path / "log", at, signal.SIGSTOP)[0])
-    calls = tmp_path / "log.calls"
-    try:
-        while not calls.exists() or len(calls.read_text().splitlines()) < at:
-            os.sched_yield()
-        ended = run(*command.words)
-        assert ended.code == 2 and "another process is writing" in ended.err and str(command.job) in ended.err
-    finally:
-        children = Path(f"/proc/{stopped}/task/{stopped}/children").read_text().split()
-        os.kill(int(children[0]), signal.SIGCONT)
-        _, status = os.waitpid(stopped, 0)
-    assert os.waitstatus_to_exitcode(status) == 1
-    unbroken["npy"].check(command)
-
-
 def test_a_different_setting_or_input_is_refused_by_its_name(
     run: Run, model: Path, unbroken: dict[str, Unbroken], tmp_path: Path, embedded: list[str]
 ):
@@ -245,24 +200,6 @@ def test_a_different_setting_or_input_is_refused_by_its_name(
     command.write(TEXTS)
     assert run(*command.words, "--overwrite").code == 1 and embedded == missing(3)
     (tmp_path / "other").rename(tmp_path / "log-other")
-    unbroken["npy"].check(command)
-
-
-def test_overwrite_starts_again_where_settings_differ(
-    run: Run, model: Path, unbroken: dict[str, Unbroken], tmp_path: Path, embedded: list[str]
-):
-    command = Command(model, tmp_path, "npy")
-    command.forked(unbroken["npy"].shards[3])
-    assert run(*command.words, "--overwrite", "--normalize").code == 1 and embedded == missing(0)
-
-
-def test_a_pipe_is_read_once(run: Run, model: Path, unbroken: dict[str, Unbroken], tmp_path: Path):
-    command = Command(model, tmp_path, "npy")
-    read, write = os.pipe()
-    os.write(write, command.source.read_bytes())
-    os.close(write)
-    command.words[command.words.index(command.source)] = f"/dev/fd/{read}"
-    assert run(*command.words, "--format", "txt").code == 1
     unbroken["npy"].check(command)
 
 

@@ -76,11 +76,6 @@ def test_words_of_a_file(run: Run, gpt2: Path, tmp_path: Path, kind: str, window
     assert np.isnan(made[[r["row"] for r in told]]).all()
 
 
-def test_words_from_stdin(run: Run, gpt2: Path):
-    ended = run("words", "-m", gpt2, "--method", "classical", stdin=json.dumps(ROWS[0]).encode())
-    assert ended.code == 0 and ended.rows[0]["word"] == "bank"
-
-
 def test_a_word_that_was_cut_off(run: Run, gpt2: Path):
     spec = ("words", "-m", gpt2, "--method", "classical", "--max-length", 3, TEXT, "The", "money")
     ended = run(*spec)

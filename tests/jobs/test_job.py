@@ -247,6 +247,6 @@ def test_an_estimate_counts_rows_and_tokens(llama: Path, tmp_path: Path) -> None
     (tmp_path / "a.jsonl").write_text("".join(json.dumps({"text": t}) + "\n" for t in ["a b", "", "c d e", None]))
     found = estimate(Inputs((tmp_path / "a.jsonl",)), Recipe(str(llama)))
     encoder = Encoder.load(llama)
-    assert (found.rows, found.rejected, found.sample) == (4, 2, 2) and found.seconds > 0
-    assert found.tokens == sum(map(len, encoder.backbone.tokenizer.ids(["a b", "c d e"])))
-    assert found.size == 2 * encoder.dimension * 4 + 8
+    assert (found["rows"], found["rejected"], found["sample"]) == (4, 2, 2) and found["seconds"] > 0
+    assert found["tokens"] == sum(map(len, encoder.backbone.tokenizer.ids(["a b", "c d e"])))
+    assert found["size"] == 2 * encoder.dimension * 4 + 8

@@ -14,7 +14,6 @@ from tests.examples import examples
 
 from afterword import Encoder, classical, echo
 from afterword.errors import DataError, InputError, JobError, TooLong
-from afterword.files.lines import FileForm
 from afterword.jobs.job import cut
 from afterword.jobs.output import SHOWN, Rejects
 from afterword.jobs.recipe import Chunking, MethodsEmbedder, Recipe
@@ -59,8 +58,8 @@ def test_tables_with_newlines_gzip_and_encodings(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text(table)
     (tmp_path / "b.csv.gz").write_bytes(gzip.compress(table.encode()))
     (tmp_path / "c.csv").write_bytes(table.encode("cp1252"))
-    for name, form in (("a.csv", FileForm()), ("b.csv.gz", FileForm()), ("c.csv", FileForm(encoding="cp1252"))):
-        inputs = Inputs((tmp_path / name,), form=form, keep=("id",))
+    for name, encoding in (("a.csv", None), ("b.csv.gz", None), ("c.csv", "cp1252")):
+        inputs = Inputs((tmp_path / name,), encoding=encoding, keep=("id",))
         shards, read = cut(inputs, 2), reader(inputs)
         assert [(s.first, s.rows) for s in shards] == [(0, 2), (2, 2)]
         assert [item.text for item in read._read(shards[1])] == ["é", "c"]
@@ -159,14 +158,18 @@ def test_steps_are_fitted_to_the_texts_of_a_file(llama: Path, tmp_path: Path) ->
 
 
 def test_a_row_for_each_chunk_and_a_row_for_a_text_without(llama: Path) -> None:
-    embedder = Recipe(str(llama), chunking=Chunking.parse("sentences")).open()
+    embedder = Recipe(str(llama), chunk="sentences").open()
     rows = list(embedder.split(iter([Item(1, "One. Two."), Item(2, "", "is empty")])))
     assert [(r.line, r.text, r.problem) for r in rows] == [(1, "One.", None), (1, "Two.", None), (2, "", "is empty")]
-    made = embedder.columns(rows, Recipe("m", chunking=embedder.chunking).columns, True)
+    made = embedder.columns(rows, Recipe("m", chunk="sentences").columns, True)
     assert made["chunk"] == [0, 1, None] and made["start"] == [0, 5, None] and made["line"] == [1, 1, 2]
     assert isinstance(embedder, MethodsEmbedder)
-    for spelled in ("9", "sentences", "sentences:20", "paragraphs"):
-        assert str(Chunking.parse(spelled)) == spelled
+    for spelled, unit, tokens in (
+        ("9", None, 9),
+        ("sentences", "sentences", None),
+        ("paragraphs:20", "paragraphs", 20),
+    ):
+        assert Chunking.parse(spelled) == Chunking(unit, tokens)
     for wrong in ("words", "0", "sentences:", "sentences9", ":9", ""):
         with pytest.raises(InputError, match="chunk="):
             Chunking.parse(wrong)

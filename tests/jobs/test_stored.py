@@ -14,7 +14,6 @@ from tests.cli.conftest import Run
 
 from afterword import Encoder, classical, parse_method, prompt
 from afterword.errors import DataError
-from afterword.jobs import stored as module
 from afterword.jobs.stored import (
     PROBE_TEXTS,
     TOLERANCE,
@@ -105,30 +104,20 @@ def test_probe_vectors_tell_encoders_apart(gpt2: Path):
     assert probe_difference(gone, gone) == 0 == probe_difference(np.zeros((8, 4)), np.zeros((8, 4)))
 
 
-@pytest.mark.parametrize("rows", [1, 3, 100])
-def test_blocks_texts_and_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int):
-    monkeypatch.setattr(module, "READ", rows)
+def test_texts_rows_and_vectors(tmp_path: Path):
     file = StoredVectors(write(tmp_path / "v.parquet"))
-    numbers, vectors = (np.concatenate(parts) for parts in zip(*file.blocks("vector"), strict=True))
-    assert numbers.tolist() == [0, 2, 5, 7] and np.array_equal(vectors, VECTORS[numbers])
-    assert len(file) == 8 and file.missing() == 2
-    assert file.texts(np.array([0, 5, 7])) == ["a", "", "d"]
-    assert file.lines(np.array([0, 2, 7])) == [[1, 4], [3, 7], [8]]
-    assert np.array_equal(file.vectors("vector", np.array([2, 7])), VECTORS[[2, 7]])
-
-
-def test_a_text_is_found_by_the_first_of_its_rows_that_has_a_vector(tmp_path: Path):
+    assert file.rows == {0: [0, 3], 2: [2, 6], 5: [5], 7: [7]} and file.texts() == ["a", "b", "", "d"]
+    assert np.array_equal(file.vectors("vector"), VECTORS[[0, 2, 5, 7]]) and (~file.valid).sum() == 2
     file = StoredVectors(write(tmp_path / "v.parquet", missing=[0, 1, 2, 6]))  # "a" has one in row 3, "b" has none
-    ((numbers, vectors),) = file.blocks("vector")
-    assert numbers.tolist() == [3, 4, 5, 7] and np.array_equal(vectors, VECTORS[numbers])
-    assert file.lines(numbers) == [[1, 4], [5], [6], [8]]
+    assert file.rows == {3: [0, 3], 4: [4], 5: [5], 7: [7]} and file.texts() == ["a", "c", "", "d"]
+    assert np.array_equal(file.vectors("vector"), VECTORS[[3, 4, 5, 7]])
 
 
 def test_chunks_stay_apart_and_words_are_refused(tmp_path: Path):
     numbers = list(range(8))
     spans = {"line": numbers, "start": numbers, "end": numbers, "text": TEXTS}
-    (first, _), *_ = StoredVectors(write(tmp_path / "v.parquet", {**spans, "chunk": numbers})).blocks("vector")
-    assert first.tolist() == [0, 2, 3, 5, 6, 7] and holds_vectors(tmp_path / "v.parquet")
+    file = StoredVectors(write(tmp_path / "v.parquet", {**spans, "chunk": numbers}))
+    assert list(file.rows) == [0, 2, 3, 5, 6, 7] and holds_vectors(tmp_path / "v.parquet")
     with pytest.raises(DataError, match="word"):
         StoredVectors(write(tmp_path / "w.parquet", {**spans, "word": TEXTS}))
 
@@ -139,9 +128,9 @@ def test_parts_are_read_as_one_file(tmp_path: Path):
     parts = [tmp_path / f"{i}.parquet" for i in range(3)]
     for path, (start, rows) in zip(parts, ((0, 3), (3, 0), (3, 5)), strict=True):
         pq.write_table(table.slice(start, rows), path)
-    file, rows = StoredVectors(tmp_path, parts), np.array([0, 5, 7])
-    assert len(file) == 8 and file.missing() == 2 and np.array_equal(file.first, single.first)
-    assert file.texts(rows) == single.texts(rows) and file.lines(rows) == single.lines(rows)
+    file = StoredVectors(tmp_path, parts)
+    assert file.rows == single.rows and file.texts() == single.texts()
+    assert np.array_equal(file.vectors("vector"), single.vectors("vector"))
     other = {**table.schema.metadata, b"afterword.identity": b"other"}
     pq.write_table(table.replace_schema_metadata(other), parts[2])
     for wrong in (parts, []):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
+from typer import Argument, Option
 
 from ..errors import JobError, TextsUnknown, plural
 from ..jobs import CHUNK_COLUMNS, ID, JOB, PROBLEM, ROW, VECTOR, Listener
@@ -35,25 +37,15 @@ if TYPE_CHECKING:
     from ..methods import AnyMethod
     from ..post import Post
 
-Texts = Annotated[
-    list[str] | None, typer.Argument(metavar="TEXT", help="Texts to embed. Default: those of --input or stdin.")
-]
-Files = Annotated[
-    list[Path] | None,
-    typer.Option(
-        "-i", "--input", metavar="FILE",
-        help="Read texts from this .txt, .jsonl, .csv, .tsv or .parquet file; all but .parquet may be gzipped (.gz). "
-        "- is stdin. For a job: several files, or folders of them.",
-    ),
-]  # fmt: skip
-Target = Annotated[
-    str | None,
-    typer.Option(
-        "-o", "--output", metavar="PATH",
-        help="Write vectors to this .jsonl, .parquet or .npy file; or, as FOLDER/, to the shards of a job. After any "
-        "interruption, the same command goes on. Default: JSON lines to stdout.",
-    ),
-]  # fmt: skip
+# fmt: off
+Texts = Annotated[list[str] | None, Argument(metavar="TEXT",
+    help="Texts to embed. Default: those of --input or stdin.")]
+Files = Annotated[list[Path] | None, Option("-i", "--input", metavar="FILE",
+    help="Read texts from this .txt, .jsonl, .csv, .tsv or .parquet file; all but .parquet may be gzipped (.gz). - is "
+    "stdin. For a job: several files, or folders of them.")]
+Target = Annotated[str | None, Option("-o", "--output", metavar="PATH",
+    help="Write vectors to this .jsonl, .parquet or .npy file; or, as FOLDER/, to the shards of a job. After any "
+    "interruption, the same command goes on. Default: JSON lines to stdout.")]
 
 
 @dataclass(frozen=True)
@@ -61,14 +53,10 @@ class Condition:
     """The value of {condition} in the template."""
 
     title: ClassVar = "Method"
-    condition: Annotated[
-        str | None,
-        typer.Option("--condition", metavar="TEXT", help="The value of {condition} in the template, for every text."),
-    ] = None
-    condition_field: Annotated[
-        str | None,
-        typer.Option("--condition-field", metavar="NAME", help="The column or field that holds each text's condition."),
-    ] = None
+    condition: Annotated[str | None, Option("--condition", metavar="TEXT",
+        help="The value of {condition} in the template, for every text.")] = None
+    condition_field: Annotated[str | None, Option("--condition-field", metavar="NAME",
+        help="The column or field that holds each text's condition.")] = None
 
 
 @dataclass(frozen=True)
@@ -76,17 +64,32 @@ class Chunks:
     """How texts are split."""
 
     title: ClassVar = "Method"
-    chunk: Annotated[
-        str | None,
-        typer.Option(
-            "--chunk", metavar="HOW",
-            help="Split texts, each chunk a row: N tokens, sentences, paragraphs, or sentences:N for as many as fit.",
-        ),
-    ] = None  # fmt: skip
-    late: Annotated[
-        bool, typer.Option("--late", help="Late chunking: a chunk's vector is taken from a forward of its full text.")
-    ] = False
+    chunk: Annotated[str | None, Option("--chunk", metavar="HOW",
+        help="Split texts, a row each: N tokens, sentences, paragraphs, or sentences:N for as many as fit.")] = None
+    late: Annotated[bool, Option("--late",
+        help="Late chunking: a chunk's vector is taken from a forward of its complete text.")] = False
     overlap: o.Overlap = None
+
+
+@dataclass(frozen=True)
+class Jobs:
+    """The options that a job in a folder has, and a file does not."""
+
+    title: ClassVar = "Jobs"
+    workers: Annotated[str | None, Option("--workers", metavar="N",
+        help="Embed a job's shards in N processes, or auto.")] = None
+    ray: Annotated[str | None, Option("--ray", metavar="ADDRESS",
+        help="Embed a job's shards on Ray: auto or an address joins a cluster, local starts one.")] = None
+    threads: Annotated[int | None, Option("--threads", min=1, metavar="N",
+        help="Threads of each process of a job.")] = None
+    shard_rows: Annotated[int | None, Option("--shard-rows", min=1, metavar="N",
+        help="Most rows of a shard. Default: 1024.")] = None
+    max_rejects: Annotated[int | None, Option("--max-rejects", min=0, metavar="N",
+        help="End a job when more rows have no vector.")] = None
+    id: Annotated[str | None, Option("--id", metavar="NAME", help="The field whose values name a job's rows.")] = None
+    no_text: Annotated[bool, Option("--no-text", help="Leave the texts out of a job's shards.")] = False
+    dry_run: Annotated[bool, Option("--dry-run",
+        help="Only print a job's rows, tokens, time and size, from a sample.")] = False
 
 
 @dataclass(frozen=True)
@@ -94,24 +97,13 @@ class Fitting:
     """What is fitted to texts, and where the fitted encoder is saved."""
 
     title: ClassVar = "Method"
-    post: Annotated[
-        str | None,
-        typer.Option(
-            "--post", metavar="STEPS",
-            help="Post-processing steps, after those of the folder: normalise, whiten:dimensions=256+normalise, ...",
-        ),
-    ] = None  # fmt: skip
-    fit: Annotated[
-        Path | None,
-        typer.Option(
-            "--fit", metavar="FILE",
-            help="Fit the method (tfidf, sif, remove_biases) and the steps (centre, whiten, ...) to this file's texts.",
-        ),
-    ] = None  # fmt: skip
-    save: Annotated[
-        Path | None,
-        typer.Option("--save", metavar="DIR", help="Save the encoder to this folder, with its fitted parts."),
-    ] = None
+    post: Annotated[str | None, Option("--post", metavar="STEPS",
+        help="Post-processing steps, after those of the model: normalise, whiten:dimensions=256+normalise, ...")] = None
+    fit: Annotated[Path | None, Option("--fit", metavar="FILE",
+        help="Fit the method (tfidf, sif, remove_biases) and steps (centre, whiten, ...) to this file's texts.")] = None
+    save: Annotated[Path | None, Option("--save", metavar="DIR",
+        help="Save the encoder to this folder, with its fitted parts.")] = None
+    # fmt: on
 
     def check(self, methods: Mapping[str, AnyMethod], overwrite: bool) -> None:
         """Validate the options before a model is loaded, and report rows without a text to fit on."""
@@ -132,39 +124,6 @@ class Fitting:
             raise typer.BadParameter("is fitted to texts: pass a file of them with --fit", param_hint=hint)
         if self.fit is not None:
             say(f"fitting to {len(fit_texts(self.fit)):,} texts of {self.fit}")
-
-
-@dataclass(frozen=True)
-class Jobs:
-    """The options that a job in a folder has, and a file does not."""
-
-    title: ClassVar = "Jobs"
-    workers: Annotated[
-        str | None, typer.Option("--workers", metavar="N", help="Embed a job's shards in N processes, or auto.")
-    ] = None
-    ray: Annotated[
-        str | None,
-        typer.Option(
-            "--ray", metavar="ADDRESS",
-            help="Embed a job's shards on Ray: auto or an address joins a cluster, local starts one.",
-        ),
-    ] = None  # fmt: skip
-    threads: Annotated[
-        int | None, typer.Option("--threads", min=1, metavar="N", help="Threads of each process of a job.")
-    ] = None
-    shard_rows: Annotated[
-        int | None, typer.Option("--shard-rows", min=1, metavar="N", help="Most rows of a shard. Default: 1024.")
-    ] = None
-    max_rejects: Annotated[
-        int | None, typer.Option("--max-rejects", min=0, metavar="N", help="End a job when more rows have no vector.")
-    ] = None
-    id: Annotated[
-        str | None, typer.Option("--id", metavar="NAME", help="The field whose values name a job's rows.")
-    ] = None
-    no_text: Annotated[bool, typer.Option("--no-text", help="Leave the texts out of a job's shards.")] = False
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only print a job's rows, tokens, time and size, from a sample.")
-    ] = False
 
 
 def embed(
@@ -191,15 +150,14 @@ def embed(
     check_condition(methods.values(), "--condition or --condition-field", conditional)
     own = {"text": "text"} if chunks.chunk is None else CHUNK_COLUMNS
     kept = read_keep(keep, [*own, *(methods or [VECTOR]), *((ROW, ID, PROBLEM) if folder else ())])
-    fields = (condition.condition, condition.condition_field)
-    inputs = Inputs((), form.format, form.field, tuple(kept), form.form(), *fields)
+    delimiter = form.form().delimiter
+    inputs = Inputs((), keep=tuple(kept), **{**vars(form), **vars(condition), "delimiter": delimiter})
     with interruptible(lambda: kept_in(folder)):
         if folder is not None:
             if texts or not input or rejects or fitting.save or Path("-") in input:
                 raise typer.BadParameter("a job reads --input FILE, lists rejects in its folder, and has no --save")
-            inputs = replace(
-                inputs, files=files_of(input), keep=tuple(dict.fromkeys([*filter(None, [jobs.id]), *kept]))
-            )
+            keep = list(dict.fromkeys([*filter(None, [jobs.id]), *kept]))
+            inputs = replace(inputs, files=files_of(input), keep=tuple(keep))
         elif input and len(input) > 1:
             raise typer.BadParameter("several files go into a job: write -o FOLDER/", param_hint="--input")
         elif input and input[0] != Path("-"):
@@ -212,9 +170,9 @@ def embed(
             next(read_ahead(inputs.items()), None)
         fitting.check(methods, overwrite)
         model.located()
-        chunking = read_chunking(chunks.chunk, chunks.late, len(methods), conditional, chunks.overlap)
+        read_chunking(chunks.chunk, chunks.late, len(methods), conditional, chunks.overlap)
         check_device(model.device)
-        recipe = recipe_of(model, method, speed, chunking=chunking, post=fitting.post or "none", fit=fitting.fit)
+        recipe = recipe_of(model, method, speed, **vars(chunks), post=fitting.post, fit=fitting.fit)
         if folder is not None:
             return to_folder(folder, inputs, recipe, speed, jobs, overwrite)
     if file is not None:
@@ -235,14 +193,9 @@ def target_of(output: str | None, jobs: Jobs) -> tuple[Path | None, Path | None]
     if jobs.dry_run:
         return path or Path(), None
     if jobs != Jobs():
-        name = next(name for name, value in vars(jobs).items() if value != getattr(Jobs, name))
-        raise typer.BadParameter("goes with the folder of a job: write -o FOLDER/", param_hint=option_of(name))
+        name = next(name for name, value in vars(jobs).items() if value != getattr(Jobs, name)).replace("_", "-")
+        raise typer.BadParameter("goes with the folder of a job: write -o FOLDER/", param_hint=f"--{name}")
     return None, path
-
-
-def option_of(name: str) -> str:
-    """The option of a parameter."""
-    return f"--{name.replace('_', '-')}"
 
 
 def kept_in(folder: Path | None) -> str:
@@ -251,8 +204,7 @@ def kept_in(folder: Path | None) -> str:
         return ""
     from ..jobs.job import Job
 
-    job = Job.open(folder)
-    return job.kept() if job.parts() else ""
+    return Job.open(folder).kept()
 
 
 def check_output(output: OutputFile | None, inputs: Inputs, vectors: int = 1) -> None:
@@ -284,11 +236,11 @@ class JobBar(Listener):
 
     def __init__(self, folder: Path, progress: bool | None, max_rejects: int | None = None) -> None:
         self.folder, self.progress, self.max_rejects = folder, progress, max_rejects
-        self.before, self.counts = 0, {"rejected": 0, "cut": 0, "lost": 0, "unknown": 0}
+        self.before, self.counts = 0, Counter[str]()
         self.bar: Any = None
 
     def begin(self, rows: int, before: JobResult) -> None:
-        """Draw the bar."""
+        """Draw it."""
         self.before, self.counts["rejected"] = before.rows, before.rejected
         if before.rows:
             say(f"{plural(before.rows, 'row')} done before")
@@ -301,7 +253,7 @@ class JobBar(Listener):
 
     def done(self, number: int, counts: Mapping[str, int]) -> None:
         """Count a shard."""
-        self.counts = {name: count + counts[name] for name, count in self.counts.items()}
+        self.counts.update(counts)
         self._check()
 
     def _check(self) -> None:
@@ -319,11 +271,11 @@ class JobBar(Listener):
         """Stop the bar, and say how many texts were truncated, or are unknown."""
         if self.bar is not None:
             self.bar.__exit__(*error)
-        if cut := self.counts["cut"]:
-            lost = self.counts["lost"]
+        cut, lost, unknown = (self.counts[name] for name in ("cut", "lost", "unknown"))
+        if cut:
             say(f"warning: {plural(cut, 'text')} truncated, {lost:,} tokens dropped: --chunk keeps them")
-        if self.counts["unknown"]:
-            say(f"warning: {TextsUnknown(self.counts['unknown'])}")
+        if unknown:
+            say(f"warning: {TextsUnknown(unknown)}")
 
 
 def to_folder(folder: Path, inputs: Inputs, recipe: Recipe, speed: Speed, jobs: Jobs, overwrite: bool) -> int:
@@ -332,7 +284,7 @@ def to_folder(folder: Path, inputs: Inputs, recipe: Recipe, speed: Speed, jobs: 
     from ..jobs.run import run_by, run_job
     from ..jobs.shard import ShardWorker
 
-    worker = ShardWorker.of(folder, inputs, recipe, with_text=not jobs.no_text, window=speed.window, id=jobs.id)
+    worker = ShardWorker.of(folder, inputs, recipe, no_text=jobs.no_text, window=speed.window, id=jobs.id)
     if jobs.dry_run:
         return print_estimate(inputs, recipe)
     workers: Any = jobs.workers if jobs.workers in (None, "auto") else int(jobs.workers)
@@ -353,10 +305,10 @@ def print_estimate(inputs: Inputs, recipe: Recipe) -> int:
     from ..jobs.run import estimate
 
     found = estimate(inputs, recipe)
-    print(f"rows    {found.rows:,}" + (f", {found.rejected:,} of them without a text" if found.rejected else ""))
-    print(f"tokens  about {found.tokens:,}")
-    print(f"time    about {clock_time(found.seconds)} in one process, by a sample of {plural(found.sample, 'text')}")
-    print(f"size    about {found.size / 1e6:,.1f} MB")
+    print(f"rows    {found['rows']:,}, {found['rejected']:,} of them without a text")
+    print(f"tokens  about {found['tokens']:,}")
+    print(f"time    about {clock_time(found['seconds'])} in one process, by a sample of {found['sample']} texts")
+    print(f"size    about {found['size'] / 1e6:,.1f} MB")
     return 0
 
 
@@ -365,13 +317,7 @@ def to_file(
 ) -> int:
     """Embed rows to a file by a job in a hidden folder; returns the exit code.
 
-    Args:
-        output: the file.
-        inputs: the input; without a file, it is the standard input.
-        listed: the texts of the command line, if they are the input.
-        recipe: what makes the vectors.
-        speed: how the work is cut.
-        save: the folder that the encoder is saved to.
+    The input is `listed`, if there is one, else the file of `inputs`, else the standard input.
     """
     from ..jobs.job import SHARD_ROWS, Job
     from ..jobs.output import HIDDEN, finish, hidden_folder, kind_of
@@ -425,7 +371,6 @@ def to_stdout(
     save: Path | None = None, overwrite: bool = False,
 ) -> int:  # fmt: skip
     """Embed rows to the standard output, each window at once; arguments as for `to_file`."""
-    from ..files.read import open_texts
     from ..jobs.output import Rejects, check_some, json_lines
     from ..jobs.rows import embed_window, windows
 
@@ -434,14 +379,7 @@ def to_stdout(
     def kept() -> str:
         return f"{plural(rows, 'row')} written to the standard output; with --output FILE, a run can be resumed"
 
-    columns = [*inputs.keep, *filter(None, [inputs.condition_field])]
-    reader = listed or (
-        inputs.open(0, say)
-        if inputs.files
-        else open_texts(
-            None, stdin_bytes(), kind=inputs.format, field=inputs.field, beside=columns, form=inputs.form, tell=say
-        )
-    )
+    reader = listed or inputs.open(0, say)
     say_loading(recipe.model, speed.progress)
     with closing(reader), interruptible(kept), Rejects(listing, say) as rejects:
         embedder = recipe.open()
@@ -481,13 +419,7 @@ def summary(rows: int, rejected: int, new: int, listing: Path | None, seconds: f
 def read_chunking(
     chunk: str | None, late: bool, methods: int, conditional: bool, overlap: int | None = None
 ) -> Chunking | None:
-    """How texts are split, from the options.
-
-    Args:
-        chunk, late, overlap: the options.
-        methods: the number of methods.
-        conditional: whether texts have conditions.
-    """
+    """How texts are split, from the options, the number of methods, and whether texts have conditions."""
     if chunk is None:
         if late or overlap is not None:
             hint = "--late" if late else "--overlap"

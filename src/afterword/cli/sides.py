@@ -133,17 +133,11 @@ def _reasons(rejected: Sequence[tuple[int, str]]) -> str:
 
 def stored_side(file: StoredVectors, column: str) -> Side:
     """The stored texts of a file or a job with the vectors of a column, each once."""
-    import numpy as np
-
-    blocks = list(file.blocks(column))
-    numbers = np.concatenate([np.zeros(0, np.int64), *(rows for rows, _ in blocks)])
-    empty = np.zeros((0, file.infos[column].dimension), np.float32)
-    vectors = np.concatenate([empty, *(block for _, block in blocks)])
-    rows = [[line - 1 for line in lines] for lines in file.lines(numbers)]
-    missing = file.missing()
-    notes = [f"no vector: {missing:,} of {plural(len(file), 'row')} of {file.path}"] if missing else []
+    missing = int((~file.valid).sum())
+    notes = [f"no vector: {missing:,} of {plural(len(file.valid), 'row')} of {file.path}"] if missing else []
     notes += [f"warning: {file.path}: {TextsUnknown(file.unknown)}"] if file.unknown else []
-    return Side(file.texts(numbers), rows, {column: vectors}, "row", (), missing, notes, kept=lambda: _kept(file))
+    rows, vectors = list(file.rows.values()), {column: file.vectors(column)}
+    return Side(file.texts(), rows, vectors, "row", (), missing, notes, kept=lambda: _kept(file))
 
 
 def _kept(file: StoredVectors) -> Any:

@@ -63,7 +63,8 @@ def words(
     if text is not None:
         check_texts([text], None)
         listed = ListedReader([text], {"words": given})
-    inputs = Inputs((), None, None, tuple(kept), separated.form(), words=True)
+    layout = {**vars(separated), "delimiter": separated.form().delimiter}
+    inputs = Inputs((), keep=tuple(kept), words=True, **layout)
     if listed is None:
         inputs = replace(inputs, format="jsonl") if input in (None, Path("-")) else replace(inputs, files=(input,))
     path = None if output.output in (None, Path("-")) else output.output

@@ -78,11 +78,7 @@ class Job:
 
     @classmethod
     def open(cls, folder: str | Path) -> Job:
-        """Open a job to read it.
-
-        Raises:
-            JobError: the folder does not hold a job, or job.json cannot be read.
-        """
+        """Open a job to read it; raises a JobError if the folder does not hold one."""
         folder = Path(folder)
         try:
             begun = json.loads((folder / JOB).read_bytes())
@@ -159,7 +155,7 @@ class Job:
 
     @property
     def id(self) -> str | None:
-        """The column of the input that holds ids, which the shards have as "id"; None if it has none."""
+        """The column of the input whose values the shards have as "id"."""
         name: str | None = self.begun["settings"].get("id")
         return name
 
@@ -174,18 +170,8 @@ class Job:
 
     @property
     def infos(self) -> dict[str, VectorsInfo]:
-        """What made each column of vectors.
-
-        Raises:
-            JobError: no shard is finished.
-        """
-        return read_info(self._first())
-
-    def _first(self) -> Path:
-        parts = self.parts()
-        if not parts:
-            raise JobError(f"{self.folder} has no finished shard yet: run its command")
-        return parts[0]
+        """What made each column of vectors, as the first shard says."""
+        return read_info(next(iter(self.parts()), shard_file(self.folder, 0)))
 
     def read(self, columns: Sequence[str] | None = None) -> Any:
         """A `pyarrow.RecordBatchReader` over the finished shards, in the order of the input.
@@ -199,7 +185,9 @@ class Job:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        schema = pq.read_schema(self._first())
+        if not self.parts():
+            raise JobError(f"{self.folder} has no finished shard yet: run its command")
+        schema = pq.read_schema(self.parts()[0])
         if columns is not None:
             wrong = next((name for name in columns if name not in schema.names), None)
             if wrong is not None:
@@ -240,9 +228,9 @@ class Job:
         return ", ".join(f"{plural(n, 'row')} {'has' if n == 1 else 'have'} {what}" for what, n in counts.items() if n)
 
     def kept(self) -> str:
-        """What is kept if a run ends now, and how it goes on."""
+        """What is kept if a run ends now, and how it goes on; "" if no row is done."""
         rows = sum(self.plan[number].rows for number in shards_in(self.folder))
-        return f"{plural(rows, 'row')} kept in {self.folder}; run the same command again to go on from there"
+        return f"{plural(rows, 'row')} kept in {self.folder}; run the same command again to go on" if rows else ""
 
 
 def shard_file(folder: Path, number: int) -> Path:
@@ -265,11 +253,7 @@ def check_foreign(folder: Path) -> None:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold the lock of a job's folder; one thread may hold it more than once.
-
-    Raises:
-        DataError: another process holds it.
-    """
+    """Hold the lock of a job's folder, which a thread may hold twice; a DataError if another process holds it."""
     try:
         with FileLock(folder / LOCK, timeout=0, is_singleton=True):
             yield
@@ -278,10 +262,7 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def cut(inputs: Inputs, rows: int) -> list[Shard]:
-    """Cut the input into shards of at most ``rows`` rows, and of fewer where texts are long.
-
-    An empty input is one shard without rows.
-    """
+    """Cut the input into shards of at most ``rows`` rows, fewer where texts are long; at least one shard."""
     shards: list[Shard] = []
     row = 0
     for file in range(len(inputs.files)):
@@ -314,11 +295,7 @@ def check_same(folder: Path, before: Mapping[str, Any], now: Mapping[str, Any]) 
 
 
 def _spelled(name: str, value: Any) -> str:
-    """A setting in a message.
-
-    >>> _spelled("max_length", 9), _spelled("keep", ["id", "name"]), _spelled("fit", None)
-    ('max_length=9', 'keep=id,name', 'no fit=')
-    """
+    """A setting in a message: ``max_length=9``, ``keep=id,name``, ``no fit=``."""
     if value is None:
         return f"no {name}="
     return f"{name}={','.join(map(str, value)) if isinstance(value, list) else value}"

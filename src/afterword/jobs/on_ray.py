@@ -14,32 +14,23 @@ from ..errors import AfterwordError, DataError, MissingExtra, ModelError, one_li
 
 if TYPE_CHECKING:
     from . import Listener
-    from .run import Do, Worker
+    from .shard import ShardEmbedder, ShardWorker
 
 STORE = 80 * 2**20  # bytes of the object store of a Ray that is started here; Ray's least is 75 MB
 
 
 def run_on_ray(
-    worker: Worker, numbers: Sequence[int], listener: Listener, address: str | None = None,
+    worker: ShardWorker, numbers: Sequence[int], listener: Listener, address: str | None = None,
     workers: int | None = None, threads: int = 1, gpus: float = 0,
 ) -> None:  # fmt: skip
     """Embed shards in actors of a Ray cluster, which share the job's folder; only numbers of shards go through Ray.
 
     Args:
-        worker: loads the model in each actor.
-        numbers: of the shards.
-        listener: called for each finished shard.
+        worker, numbers, listener: as for `run.Run`.
         address: "auto", "HOST:PORT" or "ray://HOST:PORT"; None starts a Ray of this machine, which ends with the run.
             A Ray that the caller has started is used, whatever the address.
         workers: number of actors; None = as many as the cluster's cores are enough for.
-        threads: cores of each actor.
-        gpus: of each actor; less than 1 is a share of one.
-
-    Raises:
-        AfterwordError, OSError: of the input, the model or the disk, as the first actor raised it.
-        ModelError: an actor ended by itself, more often than Ray restarts it.
-        DataError: there is no cluster at the address.
-        MissingExtra: Ray is not installed.
+        threads, gpus: of each actor.
     """
     with connected(address) as ray:
         size = workers or max(1, int(ray.cluster_resources().get("CPU", 1)) // threads)
@@ -62,19 +53,14 @@ def run_on_ray(
 
 
 class Shards:
-    """Embed shards in an actor.
+    """Embed shards in an actor; relative paths lead from ``place``, the driver's folder."""
 
-    Args:
-        worker: loads the model when the first shard comes.
-        place: the driver's folder, from which relative paths lead.
-    """
-
-    def __init__(self, worker: Worker, place: str) -> None:
+    def __init__(self, worker: ShardWorker, place: str) -> None:
         self.worker, self.place = worker, place
-        self.do: Do | None = None
+        self.do: ShardEmbedder | None = None
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
-        """What the shard of a batch with one number counted, or the error that ends the run, pickled."""
+        """Embed the shard of a batch; its counts, or the error that ends the run, are pickled."""
         number = int(batch["item"][0])
         try:
             os.chdir(self.place)
@@ -87,11 +73,7 @@ class Shards:
 
 @contextmanager
 def connected(address: str | None) -> Iterator[Any]:
-    """Connect to a cluster for the time of the block; arguments and errors as for `run_on_ray`.
-
-    Yields:
-        The module `ray`.
-    """
+    """Connect to a cluster for the time of the block; yields the module `ray`."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is sent anywhere
     try:
         import ray

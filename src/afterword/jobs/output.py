@@ -38,9 +38,6 @@ def kind_of(path: Path | None) -> str:
 
     Raises:
         DataError: the ending is unknown.
-
-    >>> kind_of(Path("a.npy"))
-    'npy'
     """
     kind = "jsonl" if path is None else path.suffix.lower().removeprefix(".")
     if kind not in FORMATS:
@@ -50,13 +47,7 @@ def kind_of(path: Path | None) -> str:
 
 @dataclass(frozen=True)
 class OutputFile:
-    """The output file of a command.
-
-    Args:
-        path: the file.
-        rejects: the file that lists rows without a vector; None = ``OUTPUT.rejects.jsonl``.
-        overwrite: whether a file that exists is replaced.
-    """
+    """The output file of a command, the list of its rows without a vector, and whether they may be replaced."""
 
     path: Path
     rejects: Path | None = None
@@ -135,14 +126,7 @@ def join(job: Job, path: Path, *, overwrite: bool = False) -> int:
 
 
 def _write_rows(job: Job, file: BinaryIO, kind: str, exact: frozenset[str] = frozenset()) -> int:
-    """Write the rows of all shards to an open file; returns their number.
-
-    Args:
-        job: with all its shards.
-        file: open for writing bytes.
-        kind: its format.
-        exact: columns that hold JSON.
-    """
+    """Write the rows of all shards to an open file; returns their number. ``exact`` columns hold JSON."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -186,11 +170,7 @@ def _vectors(lists: Any) -> Array:
 
 @contextmanager
 def hidden_folder(output: OutputFile) -> Iterator[Path]:
-    """Make and lock the hidden folder of an output; it is removed if no shard is finished at the end.
-
-    Raises:
-        DataError: another process writes the output.
-    """
+    """Make and lock the hidden folder of an output; it is removed if no shard is finished at the end."""
     folder = output.folder
     if not shards_in(folder):
         check_foreign(folder)
@@ -214,15 +194,7 @@ def copy_input(folder: Path, source: BinaryIO | Reader) -> Path:
 
 
 def finish(job: Job, output: OutputFile, kinds: Mapping[str, Any]) -> int:
-    """Join the shards, list the rejected rows, give the output its name, and remove the hidden folder.
-
-    Args:
-        job: with all its shards.
-        output: the file.
-        kinds: the type of each column that is not a vector.
-
-    Returns:
-        The number of rows of the output, which are chunks where texts are split.
+    """Join the shards, list the rejected rows, name the output, and remove the hidden folder; returns the rows.
 
     Raises:
         DataError: no row has a vector, and nothing is written; the disk is full; or the name has been taken.

@@ -185,10 +185,6 @@ class Chunking:
             raise InputError(f"overlap={overlap}: it goes with chunk=N tokens, is less than N, and not with late=")
         return cls(form[1], int(form[2]) if form[2] else None, late, overlap or 0)
 
-    def __str__(self) -> str:
-        """What `parse` reads."""
-        return ":".join(str(part) for part in (self.unit, self.tokens) if part)
-
     def items(self, items: Iterable[Item], embedder: MethodsEmbedder) -> Iterator[Item]:
         """A row for each chunk; a text that cannot be split is a row with a problem.
 
@@ -257,28 +253,30 @@ class Recipe:
 
     Args:
         model: as `Encoder.load` takes it.
-        methods: as ``method`` of `embed_files`; none = the model's own.
+        method: as for `embed_files`; none = the model's own.
         load: more arguments of `Encoder.load`.
         options: those of `Encoder.encode` that `OPTIONS` names.
-        chunking: how texts are split.
+        chunk, late, overlap: as for `Chunking.parse`; None = texts are not split.
         post: steps after those of the encoder, as `post.parse_post` reads them.
         fit: a file of the texts that the method and the steps are fitted to; None if nothing is fitted.
         words: whether each row is a word of its text.
     """
 
     model: str
-    methods: tuple[str, ...] = ()
+    method: tuple[str, ...] = ()
     load: Mapping[str, Any] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
-    chunking: Chunking | None = None
-    post: str = "none"
+    chunk: str | None = None
+    late: bool = False
+    overlap: int | None = None
+    post: str | None = None
     fit: Path | None = None
     words: bool = False
 
     @property
     def columns(self) -> dict[str, str]:
         """The type of each column that is not a vector and not kept from the input."""
-        return WORD_COLUMNS if self.words else {TEXT: "text"} if self.chunking is None else CHUNK_COLUMNS
+        return WORD_COLUMNS if self.words else {TEXT: "text"} if self.chunk is None else CHUNK_COLUMNS
 
     @property
     def run(self) -> dict[str, Any]:
@@ -287,11 +285,13 @@ class Recipe:
 
     def open(self) -> MethodsEmbedder:
         """Load the encoder, and fit what is fitted."""
-        methods = {spec: parse_method(spec) for spec in self.methods}
+        chunking = None if self.chunk is None else Chunking.parse(self.chunk, self.late, self.overlap)
+        methods = {spec: parse_method(spec) for spec in self.method}
         encoder = Encoder.load(self.model, next(iter(methods.values()), None), **self.load)
         if len(methods) < 2:
             methods = {VECTOR: encoder.method}
         embedder = MethodsEmbedder(encoder, methods, {**dict.fromkeys(OPTIONS[:-1]), **self.options})
-        if self.post != "none" or self.fit is not None:
-            embedder = embedder.fitted(self.post, None if self.fit is None else texts_to_fit(self.fit)[0])
-        return replace(embedder, chunking=self.chunking, words=self.words)
+        if self.post is not None or self.fit is not None:
+            texts = None if self.fit is None else texts_to_fit(Path(self.fit))[0]
+            embedder = embedder.fitted(self.post or "none", texts)
+        return replace(embedder, chunking=chunking, words=self.words)

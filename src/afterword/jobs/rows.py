@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import base64
-import io
 import json
 import math
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import DataError, InputError, JobError, TooLong, WordNotFound, warn
-from ..files.lines import TEXT, USUAL_FORM, FileForm, Reader, Record, kind_of
+from ..files.lines import TEXT, FileForm, Reader, Record, kind_of
 from ..files.read import FORMATS, TABLES, check_file, format_of, open_rows, open_texts
 from ..text.tokenizer import check_text
 from ..text.words import span_of
@@ -193,11 +193,11 @@ class Inputs:
     """The files of a job, and how they are read.
 
     Args:
-        files: .txt, .jsonl, .csv, .tsv or .parquet files; all but the last may be gzipped.
+        files: .txt, .jsonl, .csv, .tsv or .parquet files; all but the last may be gzipped. None = the standard input.
         format: their format; None = by each file's ending.
         field: the field that holds the texts.
         keep: fields that are written next to the vectors.
-        form: the layout of the files.
+        delimiter, encoding, no_header: the layout of the files; see `FileForm`.
         condition: of every text.
         condition_field: the field that holds each text's condition.
         words: each row holds a text and its words, and each word is embedded.
@@ -207,23 +207,25 @@ class Inputs:
     format: str | None = None
     field: str | None = None
     keep: tuple[str, ...] = ()
-    form: FileForm = USUAL_FORM
+    delimiter: str | None = None
+    encoding: str | None = None
+    no_header: bool = False
     condition: str | None = None
     condition_field: str | None = None
     words: bool = False
 
-    def open(self, file: int = 0, tell: Callable[[str], object] = lambda _: None) -> Reader:
-        """Open one of the files; ``tell`` is called with each unusual choice that was made in reading it.
+    @property
+    def layout(self) -> FileForm:
+        """The layout of the files."""
+        return FileForm(self.delimiter, self.encoding, not self.no_header)
 
-        Raises:
-            DataError: it cannot be read, or lacks a column.
-        """
-        path = self.files[file]
-        check_file(path)
+    def open(self, file: int = 0, tell: Callable[[str], object] = lambda _: None) -> Reader:
+        """Open one of the files; ``tell`` is called with each unusual choice that was made in reading it."""
         columns = [*self.keep, *([self.condition_field] if self.condition_field else [])]
-        options: dict[str, Any] = {"beside": columns, "form": self.form, "tell": tell}
-        if not self.words:
-            return open_texts(path, io.BytesIO(), kind=self.format, field=self.field, **options)
+        options: dict[str, Any] = {"beside": columns, "form": self.layout, "tell": tell}
+        path = self.files[file] if self.files else None
+        if path is None or not self.words:
+            return open_texts(path, sys.stdin.buffer, kind=self.format, field=self.field, **options)
         reader = open_rows(path, TEXT, kind=None if format_of(path) in TABLES else "jsonl", **options)
         if reader.columns and "word" not in reader.columns and ("words" not in reader.columns or reader.only_strings):
             raise DataError(
@@ -244,12 +246,7 @@ class Inputs:
             yield from self.items_in(reader)
 
     def kinds(self) -> dict[str, Any]:
-        """The type of each kept column. Unusual choices in reading the first file are warnings.
-
-        Raises:
-            DataError: a file cannot be read, or lacks a column.
-            JobError: a column has different types in two files.
-        """
+        """The type of each kept column in all files; unusual choices in reading the first file are warnings."""
         kinds: dict[str, Any] = {}
         for file, path in enumerate(self.files):
             with closing(self.open(file, warn if file == 0 else lambda _: None)) as reader:
@@ -260,12 +257,7 @@ class Inputs:
 
 
 def files_of(paths: Sequence[Path]) -> tuple[Path, ...]:
-    """List the files: those that are named, and those with a known ending in folders, sorted by name.
-
-    Raises:
-        JobError: a folder holds none, or a file is named twice.
-        MissingDataset: there is no such file.
-    """
+    """List the files: those that are named, and those with a known ending in folders, sorted by name."""
     files: list[Path] = []
     for path in paths:
         if path.is_dir():
@@ -285,11 +277,7 @@ def files_of(paths: Sequence[Path]) -> tuple[Path, ...]:
 
 
 def texts_to_fit(path: Path) -> tuple[list[str], int]:
-    """The texts of a file to fit on, and the number of its rows without a text.
-
-    Raises:
-        DataError: the file cannot be read, or holds no texts.
-    """
+    """The texts of a file to fit on, and the number of its rows without a text."""
     items = list(Inputs((path,)).items())
     texts = [item.text for item in items if item.text and item.problem is None]
     if not texts:

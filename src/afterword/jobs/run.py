@@ -8,11 +8,10 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, wait
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
 from itertools import chain, islice
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import torch
 
@@ -25,23 +24,12 @@ from .job import REJECTS, SHARD_ROWS, SHARDS, TEMPORARY, Job, JobResult, locked
 from .on_ray import run_on_ray
 from .recipe import OPTIONS, Recipe
 from .rows import Inputs, Item, files_of
-from .shard import Counts, ShardWorker
+from .shard import Counts, ShardEmbedder, ShardWorker
 
 SECONDS = 0.5  # between two reports of progress
 SAMPLE = 256  # texts that an estimate embeds
 
-Do = Callable[[int], Counts]
-"""Embeds the shard of a number and returns what it counted; the same shard each time."""
-
-
-class Worker(Protocol):
-    """What a process needs to embed shards; it is pickled once for each process."""
-
-    def start(self, report: Callable[[float], None]) -> Do:
-        """Load the model; ``report`` is called with numbers of rows while they are embedded."""
-
-
-Run = Callable[[Worker, Sequence[int], Listener], None]
+Run = Callable[[ShardWorker, Sequence[int], Listener], None]
 """Embeds the shards of these numbers."""
 
 
@@ -49,8 +37,7 @@ def run_job(job: Job, worker: ShardWorker, run: Run | None = None, listener: Lis
     """Embed the shards of a job that are not done, and list the rejected rows.
 
     Args:
-        job: the job.
-        worker: what embeds them.
+        job, worker: the job, and what embeds its shards.
         run: where: in this process (None), in several, or on Ray; see `run_by`.
         listener: progress callbacks.
 
@@ -91,7 +78,7 @@ def run_by(
             raise InputError(f"{name}={number!r}: pass 1 or more")
     count = max(1, cores() // 2) if workers == "auto" else workers
 
-    def run(worker: Worker, numbers: Sequence[int], listener: Listener) -> None:
+    def run(worker: ShardWorker, numbers: Sequence[int], listener: Listener) -> None:
         if ray is not None:
             address = None if ray == "local" else ray
             run_on_ray(worker, numbers, listener, address, None if workers == "auto" else count, threads or 1, gpus)
@@ -103,7 +90,7 @@ def run_by(
     return run
 
 
-def run_here(worker: Worker, numbers: Sequence[int], listener: Listener, threads: int | None = None) -> None:
+def run_here(worker: ShardWorker, numbers: Sequence[int], listener: Listener, threads: int | None = None) -> None:
     """Embed shards in this process, one after the other."""
     before = torch.get_num_threads()
     torch.set_num_threads(threads or before)
@@ -116,21 +103,9 @@ def run_here(worker: Worker, numbers: Sequence[int], listener: Listener, threads
 
 
 def run_in_processes(
-    worker: Worker, numbers: Sequence[int], listener: Listener, workers: int, threads: int | None = None
+    worker: ShardWorker, numbers: Sequence[int], listener: Listener, workers: int, threads: int | None = None
 ) -> None:
-    """Embed shards in several processes, which have ended when this returns or raises.
-
-    Args:
-        worker: loads the model in each process.
-        numbers: of the shards.
-        listener: called for each finished shard.
-        workers: number of processes.
-        threads: of each process; None = its share of the cores.
-
-    Raises:
-        AfterwordError, OSError: of the input, the model or the disk, as the first process raised it.
-        ModelError: a process ended by itself.
-    """
+    """Embed shards in several processes, which have ended when this returns or raises the first error of one."""
     embedded, seen = get_context("spawn").Value("d"), 0.0  # rows, counted by all processes
     pool = ProcessPool(_load, (worker, embedded), [threads or max(1, cores() // workers)] * min(workers, len(numbers)))
     try:
@@ -151,7 +126,7 @@ def run_in_processes(
         pool.close()
 
 
-def _load(worker: Worker, embedded: Any, threads: int) -> Do:
+def _load(worker: ShardWorker, embedded: Any, threads: int) -> ShardEmbedder:
     torch.set_num_threads(threads)
     logging.disable(logging.WARNING)  # each process would repeat what loading says
 
@@ -162,7 +137,7 @@ def _load(worker: Worker, embedded: Any, threads: int) -> Do:
     return worker.start(report)
 
 
-def _do(do: Do, number: int) -> Counts:
+def _do(do: ShardEmbedder, number: int) -> Counts:
     return do(number)
 
 
@@ -232,7 +207,7 @@ def embed_files(
     paths = files_of([Path(path) for path in ([files] if isinstance(files, str | Path) else files)])
     inputs = Inputs(paths, field=field, keep=tuple(dict.fromkeys([*([id] if id is not None else []), *keep])))
     recipe = Recipe(str(model), () if method is None else (method,), load, options)
-    worker = ShardWorker.of(Path(folder), inputs, recipe, with_text=not no_text, id=id)
+    worker = ShardWorker.of(Path(folder), inputs, recipe, no_text=no_text, id=id)
     job = Job.create(worker, shard_rows, overwrite=overwrite)
     result = run_job(job, worker, run, listener)
     if id is not None and result.complete and (wrong_ids := job.wrong_ids()):
@@ -240,20 +215,12 @@ def embed_files(
     return job
 
 
-@dataclass(frozen=True)
-class Estimate:
-    """What a job will take: ``tokens`` of all texts, ``seconds`` in one process without loading, ``size`` in bytes."""
-
-    rows: int
-    rejected: int
-    tokens: int
-    seconds: float
-    size: int
-    sample: int
-
-
-def estimate(inputs: Inputs, recipe: Recipe) -> Estimate:
+def estimate(inputs: Inputs, recipe: Recipe) -> dict[str, float]:
     """Embed a sample of the texts, evenly spaced, and estimate what all of them will take.
+
+    Returns:
+        The number of rows, of rejected ones, and of tokens; the seconds in one process, without loading; the size in
+        bytes; the number of texts in the sample.
 
     Raises:
         DataError: a file cannot be read.
@@ -275,7 +242,10 @@ def estimate(inputs: Inputs, recipe: Recipe) -> Estimate:
     share = characters / max(sum(map(len, texts)), 1)
     tokens = sum(len(ids) for ids in opened.encoder.backbone.tokenizer.ids(texts))
     size = sum(array.nbytes for array in vectors.values()) * items / max(len(sample), 1) + characters
-    return Estimate(rows, rows - items, int(tokens * share), seconds * share, int(size), len(sample))
+    return {
+        "rows": rows, "rejected": rows - items, "tokens": int(tokens * share), "seconds": seconds * share,
+        "size": int(size), "sample": len(sample),
+    }  # fmt: skip
 
 
 def _every(inputs: Inputs) -> Iterator[Item]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from itertools import islice
 from pathlib import Path
 from random import Random
@@ -13,18 +13,17 @@ from typing import Any
 
 import numpy as np
 
-from ..encode.limits import Truncation
 from ..encode.options import choose_prompt
 from ..encoder import Encoder
 from ..errors import DataError, JobError, TextsCut, TextsUnknown
 from ..files.atomic import atomic_file
 from ..files.fingerprint import fingerprint, identity, weights_digest
-from ..files.lines import TEXT, FileForm
+from ..files.lines import TEXT
 from ..methods import AnyMethod
 from ..methods.serialize import to_json
 from . import ID, PROBLEM, ROW
 from .job import REJECTED, Job, Shard, check_same, hashes, shard_file, shards_in
-from .recipe import OPTIONS, Chunking, Recipe
+from .recipe import OPTIONS, Recipe
 from .rows import WINDOW, Array, Inputs, Item, embed_window, windows
 from .stored import VectorsInfo, probes, read_info, to_notes
 
@@ -32,8 +31,9 @@ VERIFIED = 1e-5
 """The largest difference of a component in `verify`, as a share of the shard's largest one."""
 LOADED = ("max_length", "dtype", "revision", "trust_remote_code")
 """Arguments of `Encoder.load` that are compared when a job is resumed."""
+ENCODED = tuple(name for name in OPTIONS if name != "batch_tokens")
 
-Counts = dict[str, int]
+Counts = Mapping[str, int]
 """Of a shard: its rows, those rejected, its truncated texts and the tokens they lost, its texts mostly unknown."""
 
 
@@ -45,9 +45,10 @@ class ShardWorker:
         folder: of the job.
         inputs: its files.
         recipe: how rows become vectors.
-        kinds: the type of each column that is not a vector.
+        kinds: the type of each column that is not a vector; see `of`.
         window: the most rows that are sorted by length together.
         id: the field whose values the column "id" holds.
+        no_text: whether the texts are left out.
         prefix: of the columns "row" and "problem".
     """
 
@@ -57,48 +58,34 @@ class ShardWorker:
     kinds: Mapping[str, Any]
     window: int = WINDOW
     id: str | None = None
+    no_text: bool = False
     prefix: str = ""
 
     @classmethod
-    def of(
-        cls, folder: Path, inputs: Inputs, recipe: Recipe, *, with_text: bool = True, exact: bool = False,
-        **more: Any,
-    ) -> ShardWorker:  # fmt: skip
-        """Make a worker, and look into each file.
-
-        Args:
-            folder, inputs, recipe: as for the class.
-            with_text: write the texts.
-            exact: JSON values are kept as JSON that gives them back.
-            more: further attributes.
+    def of(cls, folder: Path, inputs: Inputs, recipe: Recipe, *, exact: bool = False, **more: Any) -> ShardWorker:
+        """Make a worker after a look into each file; with ``exact``, kept JSON values are JSON that gives them back.
 
         Raises:
             DataError: a file cannot be read, or lacks a column.
-            JobError: a kept column has the name of one of the job's own.
         """
-        kept = inputs.kinds()
+        kinds = {**recipe.columns, **inputs.kinds()}
         if exact:
-            kept = {name: "exact" if kind == "json" else kind for name, kind in kept.items()}
-        kinds = {name: kind for name, kind in recipe.columns.items() if with_text or name != TEXT}
-        return cls(folder, inputs, recipe, {**kinds, **kept}, **more)
+            kinds = {name: "exact" if kind == "json" else kind for name, kind in kinds.items()}
+        if more.get("no_text"):
+            kinds.pop(TEXT)
+        return cls(folder, inputs, recipe, kinds, **more)
 
     def settings(self) -> dict[str, Any]:
         """What the rows depend on, by the names of Python's arguments; a job is resumed with the same only."""
-        inputs, recipe, form, chunking = self.inputs, self.recipe, self.inputs.form, self.recipe.chunking
-        settings = {
-            "model": recipe.model, "method": list(recipe.methods), **{name: recipe.load.get(name) for name in LOADED},
-            **{name: recipe.options.get(name) for name in OPTIONS if name != "batch_tokens"},
-            "chunk": chunking and str(chunking), "late": chunking and chunking.late,
-            "overlap": chunking and chunking.overlap, "words": recipe.words,
-            "post": None if recipe.post == "none" else recipe.post, "fit": recipe.fit and str(recipe.fit),
-            "input": list(map(str, inputs.files)), "format": inputs.format,
-            "field": inputs.field, "delimiter": form.delimiter, "encoding": form.encoding, "no_header": not form.header,
-            "keep": list(inputs.keep), "condition": inputs.condition, "condition_field": inputs.condition_field,
-            "id": self.id, "no_text": TEXT not in self.kinds, "window": self.window, "prefix": self.prefix,
+        recipe, inputs = self.recipe, self.inputs
+        settings: dict[str, Any] = {
+            f.name: getattr(part, f.name) for part in (recipe, inputs) for f in fields(part)
+            if f.name not in ("load", "options") and getattr(part, f.name) != f.default
         }  # fmt: skip
-        if settings["on_long"] == "warn":
-            del settings["on_long"]
-        return {name: value for name, value in settings.items() if value}
+        settings |= {name: recipe.load[name] for name in LOADED if recipe.load.get(name)}
+        settings |= {name: recipe.options[name] for name in ENCODED if recipe.options.get(name) not in (None, "warn")}
+        settings |= {"id": self.id, "no_text": self.no_text, "window": self.window}
+        return {name: _plain(value) for name, value in settings.items() if value}
 
     @classmethod
     def of_job(cls, job: Job) -> ShardWorker:
@@ -107,37 +94,33 @@ class ShardWorker:
         Raises:
             DataError: an input does not exist or cannot be read.
         """
-        s = job.begun["settings"]
-        chunking = Chunking.parse(s["chunk"], s.get("late", False), s.get("overlap")) if "chunk" in s else None
-        load = {name: s[name] for name in LOADED if name in s} | {"device": job.begun["run"]["device"]}
-        options = {name: s[name] for name in OPTIONS if name in s} | {"batch_tokens": job.begun["run"]["batch_tokens"]}
-        recipe = Recipe(
-            s["model"], tuple(s.get("method", ())), load, options, chunking,
-            s.get("post", "none"), Path(s["fit"]) if "fit" in s else None, s.get("words", False),
-        )  # fmt: skip
-        form = FileForm(s.get("delimiter"), s.get("encoding"), "no_header" not in s)
-        inputs = Inputs(
-            tuple(map(Path, s["input"])), s.get("format"), s.get("field"), tuple(s.get("keep", ())), form,
-            s.get("condition"), s.get("condition_field"), recipe.words,
-        )  # fmt: skip
-        return cls.of(
-            job.folder, inputs, recipe, with_text="no_text" not in s, window=s["window"], id=s.get("id"),
-        )  # fmt: skip
+        settings = {**job.begun["settings"], "files": tuple(map(Path, job.begun["settings"]["files"]))}
+        inputs = Inputs(**{f.name: settings[f.name] for f in fields(Inputs) if f.name in settings})
+        load, options = ({name: settings[name] for name in names if name in settings} for names in (LOADED, ENCODED))
+        recipe = Recipe(**{f.name: settings[f.name] for f in fields(Recipe) if f.name in settings})
+        run = job.begun["run"]
+        load, options = {**load, "device": run["device"]}, {**options, "batch_tokens": run["batch_tokens"]}
+        more = {name: settings[name] for name in ("id", "no_text", "window") if name in settings}
+        return cls.of(job.folder, inputs, replace(recipe, load=load, options=options), **more)
 
     def inputs_now(self) -> list[dict[str, Any]]:
         """The size and a hash of each file that the rows depend on."""
-        return hashes([*self.inputs.files, *([self.recipe.fit] if self.recipe.fit else [])])
+        return hashes([*self.inputs.files, *([Path(self.recipe.fit)] if self.recipe.fit else [])])
 
     def start(self, report: Callable[[float], None] = lambda _: None) -> ShardEmbedder:
-        """Load the encoder.
-
-        Args:
-            report: called with the number of rows that were embedded since its last call.
+        """Load the encoder; ``report`` is called with the number of rows that were embedded since its last call.
 
         Raises:
             JobError: a different encoder made the finished shards.
         """
         return ShardEmbedder(self, report)
+
+
+def _plain(value: Any) -> Any:
+    """A setting as JSON gives it back."""
+    return (
+        [str(part) for part in value] if isinstance(value, tuple) else str(value) if isinstance(value, Path) else value
+    )
 
 
 class ShardEmbedder:
@@ -150,7 +133,7 @@ class ShardEmbedder:
         for path in list(shards_in(worker.folder).values())[:1]:
             _check_made_by(worker.folder, read_info(path), self.infos)
         self.plan = Job.open(worker.folder).plan
-        self.empty = self.embedder.encode([])
+        self.empty = embedder.encode([])
         self._items: Iterator[Item] = iter(())
         self._at = (-1, 0)  # the file that `_items` reads, and its next row
 
@@ -185,13 +168,14 @@ class ShardEmbedder:
     def table(self, number: int) -> tuple[Any, Counts]:
         """The rows of a shard as a `pyarrow.Table`, and what was counted."""
         shard, worker, embedder = self.plan[number], self.worker, self.embedder
-        items = self._read(shard)
+        items, counts, reported = self._read(shard), Counter({"rows": shard.rows}), 0.0
         row_of = {item.line: shard.row + i for i, item in enumerate(items)}
         columns: dict[str, list[Any]] = {name: [] for name in (ROW, *worker.kinds, PROBLEM)}
         vectors = {name: [rows] for name, rows in self.empty.items()}
-        reported = 0.0
-        with counted_losses() as losses:
-            for part in windows(self.embedder.split(iter(items)), worker.window):
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always", TextsCut)
+            warnings.simplefilter("always", TextsUnknown)
+            for part in windows(embedder.split(iter(items)), worker.window):
                 share = min(1, shard.rows / len(part))  # of chunks, in rows of the input
 
                 def report(rows: float, share: float = share) -> None:
@@ -204,33 +188,35 @@ class ShardEmbedder:
                     vectors[name].append(rows)
                 columns[ROW] += [row_of[item.line] for item in part]
                 columns[PROBLEM] += [i.problem and {"line": i.line, "reason": i.problem} for i in part]
-                for name, values in self.embedder.columns(part, worker.kinds, True).items():
+                for name, values in embedder.columns(part, worker.kinds, True).items():
                     columns[name] += values
         self.report(shard.rows - reported)  # rows without a text, and those that were tried twice
-        rejected = sum(problem is not None for problem in columns[PROBLEM])
-        counts = {"rows": shard.rows, "rejected": rejected, "unknown": losses.unknown}
-        notes = to_notes(self.infos, losses.unknown) | ({REJECTED: str(rejected)} if rejected else {})
-        made = {name: np.concatenate(rows) for name, rows in vectors.items()}
-        return self._table(columns, made, notes), {**counts, "cut": len(losses.lost), "lost": sum(losses.lost)}
+        for warning in seen:
+            if isinstance(warning.message, TextsCut):
+                counts.update(cut=len(warning.message.lost), lost=sum(warning.message.lost))
+            elif isinstance(warning.message, TextsUnknown):
+                counts.update(unknown=warning.message.number)
+            else:
+                warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
+        counts["rejected"] = sum(problem is not None for problem in columns[PROBLEM])
+        return self._table(columns, {name: np.concatenate(rows) for name, rows in vectors.items()}, counts), counts
 
-    def _table(self, columns: dict[str, list[Any]], vectors: dict[str, Array], notes: dict[str, str]) -> Any:
+    def _table(self, columns: dict[str, list[Any]], vectors: dict[str, Array], counts: Counts) -> Any:
         import pyarrow as pa
 
         worker, types = self.worker, {"number": pa.int64()}
         problem = pa.struct([("line", pa.int64()), ("reason", pa.string())])
-        kinds = {ROW: pa.int64(), **worker.kinds, PROBLEM: problem}
         names = {ROW: worker.prefix + ROW, PROBLEM: worker.prefix + PROBLEM} | ({worker.id: ID} if worker.id else {})
-        arrays = {
-            names.get(name, name): pa.array(
-                columns[name], types.get(kind, pa.string()) if isinstance(kind, str) else kind
-            )
-            for name, kind in kinds.items()
-        }
+        arrays = {}
+        for name, kind in {ROW: "number", **worker.kinds, PROBLEM: problem}.items():
+            kind = types.get(kind, pa.string()) if isinstance(kind, str) else kind
+            arrays[names.get(name, name)] = pa.array(columns[name], kind)
         for name, rows in vectors.items():
             missing = np.isnan(rows).any(axis=1)
             flat = pa.array(np.where(np.isnan(rows), 0, rows).reshape(-1))  # 0 under each null
             arrays[name] = pa.FixedSizeListArray.from_arrays(flat, rows.shape[1], mask=pa.array(missing))
-        return pa.table(arrays, metadata=notes)
+        rejected = {REJECTED: str(counts["rejected"])} if counts["rejected"] else {}
+        return pa.table(arrays, metadata=to_notes(self.infos, counts.get("unknown", 0)) | rejected)
 
 
 def made_by(
@@ -271,31 +257,8 @@ def _check_made_by(folder: Path, before: Mapping[str, VectorsInfo], now: Mapping
         check_same(folder, old, new)
 
 
-@contextmanager
-def counted_losses() -> Iterator[Truncation]:
-    """Count what encode would warn of: the tokens that each truncated text loses, and texts that are unknown."""
-    losses = Truncation()
-    with warnings.catch_warnings(record=True) as seen:
-        warnings.simplefilter("always", TextsCut)
-        warnings.simplefilter("always", TextsUnknown)
-        yield losses
-    for warning in seen:
-        if isinstance(warning.message, TextsCut):
-            losses.lost.extend(warning.message.lost)
-        elif isinstance(warning.message, TextsUnknown):
-            losses.unknown += warning.message.number
-        else:
-            warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
-
-
 def verify(job: Job, worker: ShardWorker, count: int, seed: int = 0) -> tuple[list[int], list[int]]:
-    """Embed some finished shards again, and compare them within `VERIFIED`.
-
-    Args:
-        job: the job; its files are not touched.
-        worker: what embedded its shards.
-        count: the number of shards, which are drawn at random.
-        seed: of the draw.
+    """Embed some finished shards, drawn at random, and compare them with their files within `VERIFIED`.
 
     Returns:
         The numbers of the shards that were embedded again, and of those among them that differ.

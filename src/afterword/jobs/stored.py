@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import base64
-import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -22,7 +21,6 @@ from .rows import Array
 PREFIX = "afterword."
 UNKNOWN = f"{PREFIX}unknown"
 """The number of texts of a file that are mostly unknown to the model."""
-READ = 4096  # rows that are read at a time
 TOLERANCE = 1e-4
 """The largest difference of probe vectors that agree, as a share of their length."""
 
@@ -37,8 +35,6 @@ PROBE_TEXTS = (
     "It had rained for a week, and the river stood so high that nobody dared to cross it; "
     "the old ferryman sat under his roof and told whoever came by of the flood that his father had seen. " * 4,
 )
-
-Rows = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,7 +180,9 @@ def probe_difference(stored: Array, found: Array) -> float:
 
 
 class StoredVectors:
-    """A .parquet file of texts and vectors, or the parts of one. Rows count from 0, through all parts.
+    """The texts and vectors of a .parquet file, or of the parts of one. Rows count from 0, through all parts.
+
+    Equal texts are one text, but chunks stay apart: their vectors depend on the text around them.
 
     Args:
         path: the file, or the folder of the parts.
@@ -199,6 +197,8 @@ class StoredVectors:
     """
 
     def __init__(self, path: Path, parts: Sequence[Path] | None = None, unknown: int | None = None) -> None:
+        import pyarrow.parquet as pq
+
         self.path, self.parts = path, [path] if parts is None else list(parts)
         if not self.parts:
             raise DataError(f"{path} holds no vectors yet")
@@ -208,81 +208,38 @@ class StoredVectors:
             if {name: info.identity for name, info in read_info(part).items()} != identities:
                 raise DataError(f"{part} and {self.parts[0]} were made by different encoders: embed the texts again")
         self.unknown = int(read_notes(self.parts[0]).get(UNKNOWN, 0)) if unknown is None else unknown
-        names = set(_opened(self.parts[0]).schema_arrow.names)
+        names = set(pq.read_schema(self.parts[0]).names)
         self._chunks = names >= CHUNK_COLUMNS.keys()
         if TEXT not in names or names >= WORD_COLUMNS.keys():
             raise DataError(f"{path} holds no vectors of texts: it has the columns {', '.join(sorted(names))}")
 
-    def __len__(self) -> int:
-        """The number of rows, those without a vector included."""
-        return sum(int(_opened(part).metadata.num_rows) for part in self.parts)
+    def _read(self, column: str) -> Any:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
 
-    def _batches(self, column: str) -> Iterator[tuple[int, Any]]:
-        """The values of a column, batch by batch, each with the number of its first row."""
-        start = 0
-        for part in self.parts:
-            with _opened(part) as file:
-                for batch in file.iter_batches(READ, columns=[column]):
-                    yield start, batch.column(0)
-                    start += batch.num_rows
-
-    @cached_property
-    def first(self) -> Rows:
-        """(n,) for each row, the first row with the same text and a vector; if none has one, the first row.
-
-        Chunks with equal texts may have different vectors, so each row of a file of chunks is its own first row.
-        """
-        if self._chunks:
-            return np.arange(len(self))
-        digests = np.zeros(len(self), [("a", "<u8"), ("b", "<u8")])
-        for start, texts in self._batches(TEXT):
-            keys = b"".join(hashlib.blake2b(repr(text).encode(), digest_size=16).digest() for text in texts.to_pylist())
-            digests[start : start + len(texts)] = np.frombuffer(keys, digests.dtype)
-        order = np.argsort(~self.valid, kind="stable")  # rows with a vector come first
-        _, first, index = np.unique(digests[order], return_index=True, return_inverse=True)
-        found = np.empty(len(self), np.int64)
-        found[order] = order[first[index]]
-        return found
+        return pa.concat_tables([pq.read_table(part, columns=[column]) for part in self.parts])[column].combine_chunks()
 
     @cached_property
     def valid(self) -> NDArray[np.bool_]:
         """Whether each row has a vector (n,), in every column of vectors or in none."""
-        parts = [np.asarray(lists.is_valid(), bool) for _, lists in self._batches(next(iter(self.infos)))]
-        return np.concatenate([np.zeros(0, bool), *parts])
+        return np.asarray(self._read(next(iter(self.infos))).is_valid(), bool)
 
-    def blocks(self, column: str) -> Iterator[tuple[Rows, Array]]:
-        """Rows (m,) and their vectors (m, D), without those that repeat an earlier text or have no vector."""
-        for start, lists in self._batches(column):
-            rows = np.arange(start, start + len(lists))
-            kept = np.asarray(lists.is_valid()) & (self.first[rows] == rows)
-            values = lists.filter(kept).flatten().to_numpy(zero_copy_only=False)
-            yield rows[kept], values.reshape(-1, lists.type.list_size)
+    @cached_property
+    def rows(self) -> dict[int, list[int]]:
+        """The rows of each text that has a vector, by the first row with one, in ascending order."""
+        rows: dict[Any, list[int]] = {}
+        for row, text in enumerate(self._read(TEXT).to_pylist()):
+            rows.setdefault(row if self._chunks else text, []).append(row)
+        first = {next((row for row in same if self.valid[row]), -1): same for same in rows.values()}
+        first.pop(-1, None)
+        return dict(sorted(first.items()))
 
-    def missing(self) -> int:
-        """The number of rows without a vector."""
-        return int(np.count_nonzero(~self.valid))
-
-    def vectors(self, column: str, rows: Rows) -> Array:
-        """The vectors (k, D) of some rows, which are in ascending order."""
-        parts = [vectors[np.isin(found, rows)] for found, vectors in self.blocks(column)]
-        return np.concatenate([np.zeros((0, self.infos[column].dimension), np.float32), *parts])
-
-    def texts(self, rows: Rows) -> list[str]:
-        """The texts of some rows, which are in ascending order."""
-        found: list[str] = []
-        for start, texts in self._batches(TEXT):
-            low, high = np.searchsorted(rows, [start, start + len(texts)])
-            found += texts.take(rows[low:high] - start).to_pylist()
+    def texts(self) -> list[str]:
+        """The k texts of `rows`."""
+        found: list[str] = self._read(TEXT).take(list(self.rows)).to_pylist()
         return found
 
-    def lines(self, rows: Rows) -> list[list[int]]:
-        """For some rows, all rows with the same text, counted from 1."""
-        order = np.argsort(self.first, kind="stable")
-        low, high = (np.searchsorted(self.first[order], rows, side) for side in ("left", "right"))
-        return [(order[i:j] + 1).tolist() for i, j in zip(low, high, strict=True)]
-
-
-def _opened(path: Path) -> Any:
-    import pyarrow.parquet as pq
-
-    return pq.ParquetFile(path, pre_buffer=False)  # which would hold the complete file
+    def vectors(self, column: str) -> Array:
+        """The vectors (k, D) of the texts of `rows`."""
+        lists = self._read(column).take(list(self.rows))
+        return lists.flatten().to_numpy(zero_copy_only=False).reshape(-1, self.infos[column].dimension)  # type: ignore[no-any-return]
