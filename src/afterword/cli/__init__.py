@@ -23,7 +23,6 @@ VERBS = {
 }  # fmt: skip
 """The module of each verb."""
 
-
 SETTINGS: dict[str, Any] = {
     "context_settings": {"help_option_names": ["-h", "--help"]},
     "rich_markup_mode": None,  # help without rich: quick, and the same everywhere
@@ -52,10 +51,11 @@ class Page:
                 if parameter.param_type_name == "argument":
                     title, row = "Arguments", (row[0].split(" ")[0], row[1])
                 sections.setdefault(title, []).append(row)
-        sections["Options"] = sections.pop("Options")
+        last = sections.pop("Options")
         for title, rows in sections.items():
             if rows:
-                write_rows(formatter, title, rows)
+                write_rows(formatter, title, sorted(rows, key=lambda row: row[0].startswith("--")))
+        write_rows(formatter, "Options", last)
 
 
 def write_rows(formatter: Any, title: str, rows: Sequence[tuple[str, str]]) -> None:
@@ -114,7 +114,7 @@ class Afterword(Verbs):
 
 @cache
 def verb(name: str) -> Any:
-    """A verb, built from its function or from its own `typer.Typer`."""
+    """Build a verb from its function, or from its `typer.Typer`."""
     defined = getattr(import_module(f".{VERBS[name]}", __name__), name)
     if not isinstance(defined, typer.Typer):
         alone = typer.Typer(**SETTINGS)

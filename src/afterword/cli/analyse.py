@@ -45,11 +45,11 @@ def _root(context: typer.Context) -> None:
 def turning_point(
     model: Models,
     dev: Annotated[list[Path], Option(metavar="FILE", show_default=False,
-        help="Scored pairs: sentence1, sentence2, score. May be given several times: the curve is their mean.")],
+        help="Scored pairs: sentence1, sentence2, score. May be repeated: the curve is their mean.")],
     pool: Annotated[list[str] | None, Option(metavar="POOL",
-        help="Pooling: mean or last. May be given several times. Default: both.")] = None,
+        help="Pooling: mean or last. May be repeated. Default: both.")] = None,
     template: Annotated[list[str] | None, Option(metavar="TEMPLATE",
-        help="A template, or none. May be given several times. Default: bellm and none.")] = None,
+        help="A template, or none. May be repeated. Default: bellm and none.")] = None,
     margin: Annotated[float, Option(min=0, metavar="X", help="Scores that differ by at most X count as equal.")] = 0.01,
     *, figure: Figure, run: Run,
 ) -> int:  # fmt: skip
@@ -139,7 +139,7 @@ def words(
     frequencies: Annotated[Path, Option(metavar="FILE", show_default=False,
         help="Count word frequencies in this file: lines of a word and its count, or a text.")],
     method: Annotated[list[str] | None, Option(metavar="METHOD",
-        help="A method. May be given several times. Default: bellm.")] = None,
+        help="A method. May be repeated. Default: bellm.")] = None,
     top: Annotated[int, Option(min=1, metavar="N", help="Number of high-frequency words.")] = 100,
     head: Annotated[str | None, Option(metavar="MODEL",
         help="Use the language-modelling head of this model instead of the model's own.")] = None,
@@ -209,7 +209,7 @@ def heads(
     states: Annotated[str, Option(metavar="STATES", help="The states that Ditto weighs.")] = "first_last",
     top: Annotated[int, Option(min=1, metavar="N", help="Print the N best heads.")] = 4,
     head: Annotated[list[str] | None, Option(metavar="HEAD",
-        help="Print this head too, as in 1-10. May be given several times.")] = None,
+        help="Print this head too, as in 1-10. May be repeated.")] = None,
     *, figure: Figure, run: Run,
 ) -> int:  # fmt: skip
     """Show which attention heads follow TF-IDF, and how well Ditto does with each (Ditto's Table 4).
@@ -252,7 +252,7 @@ def isotropy(
         help="Pairs with a score above X are positive, as in SimCSE and Ditto: 4 of 5.")] = 4.0,
     method: o.Methods = None,
     post: Annotated[list[str] | None, Option(metavar="STEPS",
-        help="Post-processing steps for every method: none, whiten, flow, ... May be given several times.")] = None,
+        help="Post-processing steps for every method: none, whiten, flow, ... May be repeated.")] = None,
     fit: Annotated[Path | None, Option(metavar="FILE",
         help="Fit steps and TF-IDF on the texts of this file. Default: on the texts that are measured.")] = None,
     *, figure: Figure, run: Run,
@@ -372,9 +372,9 @@ def attention(
     field: o.Field = None,
     method: o.Methods = None,
     head: Annotated[list[str] | None, Option(metavar="LAYER-HEAD",
-        help="Show this head, as in 1-10: layer and head from 1. May be given several times.")] = None,
+        help="Show this head, as in 1-10: layer and head from 1. May be repeated.")] = None,
     layer: Annotated[list[int] | None, Option(min=1, metavar="N",
-        help="Show the mean over all heads of layer N, from 1. May be given several times.")] = None,
+        help="Show the mean over all heads of layer N, from 1. May be repeated.")] = None,
     *, figure: Figure, run: Run,
 ) -> int:  # fmt: skip
     """Show the attention of one text, token by token.

@@ -24,7 +24,7 @@ from ..errors import AfterwordError, TextsCut, TextsUnknown, dropped, plural, vi
 from .tables import RED, YELLOW, styled
 
 REJECTED, WRONG, BUG, INTERRUPTED, UNREAD = 1, 2, 70, 130, 141
-# Typer brings its own copy of click or uses the installed one, by its version: its base class of errors either way.
+# Typer has a copy of click or uses the installed one, by version: the base class of its errors in both cases
 ClickError: Any = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
 
 

@@ -44,7 +44,7 @@ class Encoders(Model):
         list[str] | None,
         typer.Option("--post", metavar="STEPS",
         help="Post-processing steps to apply to every method's vectors: none, normalise, "
-        "whiten:dimensions=256+normalise, ... May be given several times. Default: none."),
+        "whiten:dimensions=256+normalise, ... May be repeated. Default: none."),
     ] = None  # fmt: skip
     fit: Annotated[
         str | None,
@@ -97,7 +97,7 @@ class Results:
         typer.Option("--tasks", metavar="TASKS",
         help="Tasks to run, separated by commas: groups or names (see --list), or .jsonl, .csv or .parquet files of "
         "scored pairs. cmteb is C-MTEB on mteb's data, mteb:NAME any task of mteb. NAME:option=value sets an option "
-        "of a task. May be given several times."),
+        "of a task. May be repeated."),
     ] = None  # fmt: skip
     data: Annotated[
         str | None,

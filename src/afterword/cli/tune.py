@@ -34,7 +34,7 @@ class Data:
         help="Development pairs with human scores: a .jsonl, .csv (both may be gzipped) or .parquet file with "
         "sentence1, sentence2 and score.")] = None
     test: Annotated[list[Path] | None, Option(metavar="FILE",
-        help="Test pairs: only the chosen recipe and the default are scored on them. May be given several times."),
+        help="Test pairs: only the chosen recipe and the default are scored on them. May be repeated."),
     ] = None
     texts: Annotated[Path | None, Option(metavar="FILE",
         help="Instead of --dev: texts without scores. The attention head for Ditto is chosen by its correlation with "
@@ -67,7 +67,7 @@ class Recipes:
     method: o.Method = None
     template: Annotated[list[str] | None, Option(metavar="TEMPLATE",
         help="Also try this template: a name (see `afterword methods`) or a string with {text}. Each costs one more "
-        "forward pass. May be given several times.")] = None
+        "forward pass. May be repeated.")] = None
     copies: Annotated[str | None, Option(metavar="K,K",
         help="Numbers of copies to try for Echo and ReBA. Default: 1,2 for a causal model, else 1.")] = None
     both_ways: Annotated[str | None, Option(metavar="B,B",
@@ -78,7 +78,7 @@ class Recipes:
         "not at all (none).")] = "paper"
     post: Annotated[list[str] | None, Option(metavar="STEP",
         help="Try this post-processing step on the best recipes: whiten, whiten:dimensions=256, remove_top:k=1, ..., "
-        "or none. May be given several times. Default: whiten, the same with epsilon=0.01,rotate=true, remove_top, "
+        "or none. May be repeated. Default: whiten, the same with epsilon=0.01,rotate=true, remove_top, "
         "remove_mean, standardise and, for a decoder with its head, embed_filter. Centring is always tried.")] = None
     quick: Annotated[bool, Option("--quick",
         help="Leave out the published methods that need further forward passes: prompts, Token Prepending, SCSP, a "
