@@ -47,7 +47,7 @@ def compare(
         int, typer.Option("--draws", min=0, metavar="N", help="Bootstrap samples for each interval; 0 = no intervals.")
     ] = 1000,
     csv_file: Annotated[
-        Path | None, typer.Option("--csv", metavar="FILE", help="Write all scores and differences to this .csv file.")
+        Path | None, typer.Option("--csv", metavar="FILE", help="Write differences and published scores to this file.")
     ] = None,
     list_tables: Annotated[bool, typer.Option("--list", help="List the published tables and end.")] = False,
     *,
@@ -88,7 +88,7 @@ def compare(
     typer.echo("\n".join(parts), nl=False)
     if csv_file is not None:
         with atomic_file(csv_file) as opened:
-            opened.write(as_csv(rows, comparisons, theirs).encode())
+            opened.write(as_csv(comparisons, theirs).encode())
     if figure.plot is not None:
         draw(figure.plot, figure.dark, rows, theirs)
     return 0
@@ -146,25 +146,16 @@ def published_table(table: Published, rows: Sequence[Row], width: int | None) ->
     return "\n\n".join(filter(None, [paragraph(caption, width), laid_out(cells, width), "\n".join(foot)]))
 
 
-def as_csv(rows: Sequence[Row], comparisons: Sequence[Comparison], theirs: Sequence[Published]) -> str:
-    """All numbers as CSV, one per line: scores from here, their differences, and published scores; scores x 100."""
+def as_csv(comparisons: Sequence[Comparison], theirs: Sequence[Published]) -> str:
+    """Differences and published scores x 100 as CSV, one per line; results.csv has the scores from here."""
     out = StringIO()
     writer = csv.DictWriter(out, COLUMNS, restval="", lineterminator="\n")
     writer.writeheader()
-    writer.writerows(_csv_lines(rows, comparisons, theirs))
+    writer.writerows(_csv_lines(comparisons, theirs))
     return out.getvalue()
 
 
-def _csv_lines(
-    rows: Sequence[Row], comparisons: Sequence[Comparison], theirs: Sequence[Published]
-) -> Iterator[dict[str, object]]:
-    for row in rows:
-        for r in row.results.values():
-            yield {
-                "kind": "evaluated", "name": row.name, "table": r.group, "task": r.task, "metric": r.metric,
-                "value": 100 * r.main, "deviation": "" if r.deviation is None else 100 * r.deviation,
-                "notes": "; ".join(r.notes),
-            }  # fmt: skip
+def _csv_lines(comparisons: Sequence[Comparison], theirs: Sequence[Published]) -> Iterator[dict[str, object]]:
     for c in comparisons:
         for d in c.differences:
             yield {

@@ -55,12 +55,7 @@ class Encoders(Model):
     batch_tokens: o.BatchTokens = None
 
     def methods(self) -> dict[str, AnyMethod]:
-        """The methods by their names in results.
-
-        Raises:
-            MethodError: a method is unknown.
-            typer.BadParameter: two would have the same name.
-        """
+        """The methods by their names in results."""
         from ..methods.serialize import parse_method
 
         specs = {spelling(spec): spec for spec in self.method or ()}
@@ -194,11 +189,7 @@ def listed() -> str:
 
 
 def spelling(spec: str) -> str:
-    """The name of a method in results.
-
-    >>> spelling("echo:copies=3"), spelling("@mine/best.json"), spelling("@mine/methods.py:late")
-    ('echo:copies=3', 'best', 'methods:late')
-    """
+    """The name of a method in results: "best" for "@mine/best.json", "methods:late" for "@mine/methods.py:late"."""
     if not spec.startswith("@"):
         return spec
     file, _, name = spec[1:].rpartition(".py:")
@@ -206,11 +197,7 @@ def spelling(spec: str) -> str:
 
 
 def read_seeds(spelled: str) -> tuple[int, ...]:
-    """Seeds from text, separated by commas.
-
-    >>> read_seeds("0,1,2")
-    (0, 1, 2)
-    """
+    """Seeds from text, separated by commas."""
     parts = [part.strip() for part in spelled.split(",")]
     if not all(part.isdecimal() for part in parts):
         raise typer.BadParameter(f"{spelled!r}: write whole numbers, as in 0,1,2", param_hint="--seeds")

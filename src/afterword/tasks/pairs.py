@@ -107,15 +107,12 @@ def _read(file: str, source: Source) -> ScoredPairs:
 def score_pairs(a: Array, b: Array, gold: Array, subsets: Sequence[str] = ()) -> Scores:
     """Correlations between the similarities of vectors and scores.
 
+    They are NaN if the similarities or the scores are constant, or a vector is NaN or infinite; a note says why.
+
     Args:
-        a: vectors of the first texts (n, D).
-        b: vectors of the second texts (n, D).
+        a, b: vectors of the first and the second texts (n, D).
         gold: scores (n,).
         subsets: n names; if they are not all equal, each subset is scored too.
-
-    Returns:
-        The correlations. They are NaN if the similarities or the scores are constant, or a vector is NaN or infinite;
-        a note gives the reason.
     """
     similarities = {name: similar(a, b) for name, similar in SIMILARITIES.items()}
     cosine = similarities["cosine"]
@@ -242,11 +239,7 @@ class Csts(Task):
     metric = "cosine_spearman"
 
     def load(self, source: Source) -> ConditionalPairs:
-        """Read the rows; those of the test split have no labels.
-
-        Raises:
-            DataError: there is no such file, it has fewer than two rows, or only some of its rows have labels.
-        """
+        """Read the rows; those of the test split have no labels."""
         columns = dict.fromkeys(("sentence1", "sentence2", "condition"), text)
         rows = source.rows(self.file, columns, {"label": number})
         labels = [UNLABELLED if r["label"] is None else r["label"] for r in rows]
@@ -280,11 +273,7 @@ class ConditionalPairs(Loaded):
     notes: tuple[str, ...] = ()
 
     def score(self, embedder: Embedder, seed: int) -> Scores:
-        """Score an encoder; the seed is not used. Without labels the score is NaN, and the items are the similarities.
-
-        Raises:
-            InputError: the method's template holds no {condition}.
-        """
+        """Score an encoder; the seed is not used. Without labels the score is NaN, and the items are similarities."""
         vectors = embedder.encode((*self.left, *self.right), conditions=(*self.conditions, *self.conditions))
         a, b = vectors[: len(self.left)], vectors[len(self.left) :]
         if self.gold is None:

@@ -40,9 +40,7 @@ class Result:
     """The result of one encoder on one task.
 
     Attributes:
-        task: name of the task and of the file, as in "STS12".
-        group: group of the task.
-        metric: name of the main score.
+        task, group, metric: names of the task, its group and its main score.
         languages: in mteb's form, "eng-Latn".
         key: a hash of everything that the scores depend on, except the seed.
         revision: a hash of the data.

@@ -1,8 +1,4 @@
-"""Statistics of scores: Pearson's and Spearman's correlation, cosines, ranks and bootstrap intervals.
-
-There are functions for two lists, and for many at once: `tune` ranks all recipes with one sort, and computes all
-bootstrap draws with one sum.
-"""
+"""Statistics of scores: correlations, cosines, ranks and bootstrap intervals, of two lists or of many at once."""
 
 from __future__ import annotations
 
@@ -26,9 +22,6 @@ DRAWS, LEVEL = 1000, 0.95
 def pearson(a: Numbers, b: Numbers) -> float:
     """Pearson's correlation of two lists of n numbers; NaN if one is constant, or holds NaN or infinity.
 
-    Raises:
-        InputError: lengths that differ, or fewer than two pairs.
-
     >>> pearson([1, 2, 3], [2, 4, 6])
     1.0
     """
@@ -42,9 +35,6 @@ def pearson(a: Numbers, b: Numbers) -> float:
 def spearman(a: Numbers, b: Numbers) -> float:
     """Spearman's rank correlation, with mean ranks for ties; NaN if a list is constant, or holds NaN or infinity.
 
-    Raises:
-        InputError: lengths that differ, or fewer than two pairs.
-
     >>> spearman([1, 2, 3], [10, 30, 20])
     0.5
     """
@@ -55,14 +45,9 @@ def spearman(a: Numbers, b: Numbers) -> float:
 
 
 def spearmans(columns: Array, gold: Array) -> Array:
-    """Spearman's correlation of each of m lists of n numbers with one list, each as `spearman` computes it.
+    """Spearman's correlations (m,) of each of m lists (m, n) with one list (n,), each as `spearman` computes it.
 
-    Args:
-        columns: the lists (m, n).
-        gold: the scores (n,).
-
-    Returns:
-        Correlations (m,); NaN for a list that holds NaN or infinity, or whose values differ only by rounding.
+    NaN for a list that holds NaN or infinity, or whose values differ only by rounding.
 
     >>> spearmans(np.array([[1.0, 2, 3], [3, 1, 3], [1, 1, 1]]), np.array([10.0, 30, 20])).round(3).tolist()
     [0.5, -0.866, nan]
@@ -87,15 +72,15 @@ def ranks(values: Numbers) -> Array:
     >>> ranks([3, 1, 3]).tolist()
     [2.5, 1.0, 2.5]
     """
-    given = np.asarray(values)
-    order = np.argsort(given, -1)
-    ordered = np.take_along_axis(given, order, -1)
-    at = np.arange(given.shape[-1])
-    new, ends = np.ones(given.shape, bool), np.ones(given.shape, bool)
+    array = np.asarray(values)
+    order = np.argsort(array, -1)
+    ordered = np.take_along_axis(array, order, -1)
+    at = np.arange(array.shape[-1])
+    new, ends = np.ones(array.shape, bool), np.ones(array.shape, bool)
     new[..., 1:] = ends[..., :-1] = ordered[..., 1:] != ordered[..., :-1]
     first = np.maximum.accumulate(np.where(new, at, 0), -1)
     last = np.minimum.accumulate(np.where(ends, at, len(at))[..., ::-1], -1)[..., ::-1]
-    result = np.empty(given.shape)
+    result = np.empty(array.shape)
     np.put_along_axis(result, order, (first + last) / 2 + 1, -1)
     return result
 
@@ -204,10 +189,7 @@ class Bootstrap:
 
 
 def published_mean(scores: Sequence[float]) -> float:
-    """The average as in the papers' tables: scores are rounded to two decimals, and their mean is rounded again.
-
-    Args:
-        scores: scores in percent.
+    """The average of percentages as in the papers' tables: scores and their mean are rounded to two decimals.
 
     >>> published_mean([72.374, 80.596])
     76.48
@@ -218,9 +200,7 @@ def published_mean(scores: Sequence[float]) -> float:
 def _pairs(a: Numbers, b: Numbers) -> tuple[Array, Array]:
     x, y = np.asarray(a, np.float64), np.asarray(b, np.float64)
     if x.shape != y.shape or x.ndim != 1:
-        raise InputError(
-            f"scores of the shapes {x.shape} and {y.shape} cannot be compared: give two lists of one length"
-        )
+        raise InputError(f"scores have the shapes {x.shape} and {y.shape}: pass two lists of one length")
     if len(x) < 2:
-        raise InputError(f"{len(x)} pairs have no correlation: give at least 2")
+        raise InputError(f"{len(x)} pairs have no correlation: pass at least 2")
     return x, y

@@ -165,14 +165,11 @@ class Classifier:
     Args:
         folds: number of folds, outer and inner ones.
         seed: added to SentEval's.
-
-    Attributes:
-        unconverged: number of fits that ended before the tolerance was reached.
     """
 
     folds: int = 10
     seed: int = 0
-    unconverged: int = 0
+    unconverged: int = 0  # number of fits that ended before the tolerance was reached
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -181,18 +178,14 @@ class Classifier:
         return (f"{fits} of the classifier did not converge in {ITERATIONS} iterations",) if self.unconverged else ()
 
     def predict(self, x: Array, y: Classes, sizes: Sequence[int]) -> tuple[Classes, float]:
-        """Predict the rows of the last split; where there is one split only, every row by a cross-validation.
+        """Predict the last split; where there is only one, every row by a cross-validation.
 
         Args:
-            x: vectors (n, D), split by split.
-            y: classes (n,); those of a test split are not used.
+            x, y: vectors (n, D) and classes (n,), split by split; the classes of a test split are not used.
             sizes: numbers of rows of one split, of train and test, or of train, dev and test.
 
         Returns:
-            Predictions of the last split; the mean accuracy of the chosen C on held-out rows.
-
-        Raises:
-            MissingExtra: scikit-learn is not installed.
+            Predictions; the mean accuracy of the chosen C on held-out rows.
         """
         try:
             from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
@@ -253,12 +246,7 @@ class Classifier:
 
 
 def well_scaled(x: Array) -> tuple[Array, float]:
-    """Centred vectors in float32 with components of size 1 or so, and the factor that C must be multiplied with.
-
-    >>> x, factor = well_scaled(np.array([[5.0], [9.0]]))
-    >>> x.tolist(), factor
-    ([[-1.0], [1.0]], 4.0)
-    """
+    """Centred vectors in float32 with components of size 1 or so, and the factor that C must be multiplied with."""
     centred = np.asarray(x - x.mean(0, dtype=np.float64), np.float32)
     size = float(np.sqrt(np.square(centred).mean(dtype=np.float64))) or 1.0
     return centred / np.float32(size), size**2
