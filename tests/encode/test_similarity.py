@@ -11,13 +11,6 @@ A, B = (np.random.default_rng(i).standard_normal((n, 7)).astype(np.float32) for 
 NAMES = ["cosine", "dot", "euclidean", "manhattan"]
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_it_is_what_sentence_transformers_computes(name: str):
-    library = pytest.importorskip("sentence_transformers", reason="the extra st is not installed")
-    theirs = library.SimilarityFunction.to_similarity_fn(name)(torch.from_numpy(A), torch.from_numpy(B))
-    assert np.allclose(similarity(A, B, name), theirs.numpy(), atol=1e-5)
-
-
 def test_a_zero_vector_is_similar_to_nothing():
     assert similarity(np.zeros((1, 7), np.float32), A).tolist() == [[0.0] * 4]
 

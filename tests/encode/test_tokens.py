@@ -62,24 +62,16 @@ def test_tokens_of_texts_that_cannot_be_used(llama) -> None:
         assert len(short.encode("d" * 9, output_value="token_embeddings")) == 5
 
 
-def test_chunks_follow_each_other(bert) -> None:
-    tokens, weights = Encoder(bert, reba(2, "mean", chunk=2)).weights([20, 30, 40])
-    assert len(tokens) == len(weights) == (2 + 4) + (2 + 2)
-
-
-def test_only_reba_has_a_matrix(bert) -> None:
-    assert Encoder(bert, reba(triangle="full")).attention([20, 30])[1].shape == (6, 6)
-    with pytest.raises(MethodError, match="ditto"):
-        Encoder(bert, ditto("1-1")).attention([20, 30])
-
-
-def test_looking_into_a_text(llama) -> None:
+def test_weights_and_attention_of_one_text(llama, bert) -> None:
+    assert len(Encoder(bert, reba(2, "mean", chunk=2)).weights([20, 30, 40])[1]) == (2 + 4) + (2 + 2)
     tokens, weights = Encoder(llama.backbone, reba(2)).weights("ab")
     assert len(tokens) == len(weights) == 5
     assert weights[0] == weights[1] == 0 and (weights[2:] > 0).all()
     tokens, matrix = Encoder(llama.backbone, reba(2, triangle="full")).attention("ab")
     assert matrix.shape == (5, 5) and np.allclose(matrix, matrix.T)
     assert np.allclose(weights[2:], matrix[2, 2:])
+    with pytest.raises(MethodError, match="ditto"):
+        Encoder(bert, ditto("1-1")).attention([20, 30])
 
 
 @pytest.mark.parametrize("method", [reba(2), ensemble([echo(2), prompt("eol"), classical()], "concat")], ids=str)
@@ -108,29 +100,14 @@ def test_a_text_without_tokens_has_the_vector_zero_in_every_method(llama) -> Non
         features_of(llama.backbone, method, ["dog"], ["size"], None, None)
 
 
-def test_conditions_go_to_the_methods_that_have_a_place_for_them(llama) -> None:
-    method = ensemble([prompt("csts"), classical()])
-    features = features_of(llama.backbone, method, ["dog"], ["size"], None, None)
-    with torch.no_grad():
-        found = vectors_of(llama.backbone, method, features, keep_mode=False)["sentence_embedding"].numpy()
-    wanted = Encoder(llama.backbone, method).encode(["dog"], conditions=["size"])
-    assert np.abs(found - wanted).max() <= 2e-6 * np.abs(wanted).max()
-
-
 WRITTEN = ["The bank of the river.", "A bank for my money and for the money of others!", "dog", "a b"]
 
 
-@pytest.mark.parametrize(
-    "layout",
-    [
-        Layout(),
-        Layout(copies=3),
-        Layout("{text} or {text}."),
-        Layout("for {text}"),
-        Layout("for <PST> {text} <PST>"),
-        Layout(copies=2, chunk=4),
-    ],
-)
+TEMPLATES = ("{text} or {text}.", "<PST> {text} <PST>")
+LAYOUTS = [Layout(), Layout(copies=3), *map(Layout, TEMPLATES), Layout(copies=2, chunk=4)]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("kind", ["gpt2", "bert"])
 def test_features_carry_the_whole_writing(layout: Layout, kind: str):
     tokenizer = Tokenizer(tiny_tokenizer(kind))

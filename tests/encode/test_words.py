@@ -46,12 +46,9 @@ def test_errors_name_a_text_of_a_later_window_by_its_own_number(backbone: Backbo
 def test_prompts_are_those_of_encode(backbone: Backbone) -> None:
     asked = Encoder(backbone, reba(), prompts={"about": "it is about "}, default_prompt_name="about")
     bare = Encoder(backbone, reba())
-    for text, word in (("the bank", "bank"), ("is it about the bank", "about")):
-        by_default = asked.encode_words(text, [word])
-        assert (by_default == bare.encode_words(text, [word], prompt="it is about ")).all()
-        assert (by_default == asked.encode_words(text, [word], prompt_name="about")).all()
-        without = asked.encode_words(text, [word], prompt="")
-        assert (without == bare.encode_words(text, [word])).all()
-        assert abs(without - by_default).max() > 1e-4
+    by_default = asked.encode_words("the bank", ["bank"])
+    assert (by_default == bare.encode_words("the bank", ["bank"], prompt="it is about ")).all()
+    without = asked.encode_words("the bank", ["bank"], prompt="")
+    assert (without == bare.encode_words("the bank", ["bank"])).all() and abs(without - by_default).max() > 1e-4
     with pytest.raises(InputError, match="'query'"):
         bare.encode_words("the bank", ["bank"], prompt_name="query")
