@@ -84,14 +84,6 @@ def test_an_input_that_does_not_exist_or_is_empty_is_named(run: Run, tmp_path: P
         assert run(verb, "-i", tmp_path / "e.txt").code == 2
 
 
-def test_a_file_of_several_methods_needs_one(run: Run, texts: Path):
-    path = texts.with_suffix(".parquet")
-    run("embed", "-m", "afterword-mini", "--method", "classical", "--method", "echo", "-i", texts, "-o", path)
-    assert run("duplicates", "-i", path, "--method", "echo").code == 0
-    ended = run("duplicates", "-i", path)
-    assert ended.code == 2 and "classical, echo" in ended.err
-
-
 @pytest.mark.parametrize("stored", ["v.parquet", "v/", "index"])
 def test_lists_have_what_was_kept(run: Run, tmp_path: Path, stored: str):
     pytest.importorskip("lancedb")

@@ -1,16 +1,12 @@
 """``afterword search``: queries, tables and JSON."""
 
 import json
-import math
 import shutil
 import subprocess
 import sys
 from dataclasses import replace
-from datetime import datetime
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from tests.cli.conftest import Run
 
@@ -60,19 +56,6 @@ def test_no_word_in_any_row_is_said_once(run: Run, folder: Path):
     assert one.err == "found by vectors alone: no row that fits --where has a word of the query\n"
 
 
-def test_empty_cells_are_empty_texts_and_null_is_null(run: Run, tmp_path: Path):
-    (tmp_path / "c.csv").write_text("id,lang,text\na,en,one\nb,,two\n")
-    (tmp_path / "j.jsonl").write_text(
-        '{"id": "a", "lang": "en", "text": "one"}\n{"id": "b", "lang": null, "text": "two"}\n'
-    )
-    for file, condition in (("c.csv", "lang = ''"), ("j.jsonl", "lang is null")):
-        index = tmp_path / file[0]
-        made = run("index", index, "-m", "afterword-mini", "-i", tmp_path / file, "--id", "id", "--keep", "lang")
-        assert made.code == 0, made.err
-        (found,) = run("search", index, "a", "--by", "vector", "--where", condition, "--json").rows
-        assert [hit["id"] for hit in found["hits"]] == ["b"]
-
-
 @pytest.mark.parametrize(
     ("words", "told"),
     [([""], "query 1 "), (["x", "--where", "nope ="], "--where 'nope ='"), (["x", "--by", "magic"], "--by")],
@@ -85,23 +68,6 @@ def test_mistakes_are_named(run: Run, folder: Path, words: list[str], told: str)
 def test_a_wrong_condition_is_named_before_the_model_is_loaded(run: Run, folder: Path):
     ended = run("search", folder, "x", "--where", "channel = 'mail'", "-m", folder / "no-model")
     assert ended.code == 2 and "'channel'" in ended.err and ended.err.rstrip().endswith(", text, n")
-
-
-def test_kept_values_of_any_type_are_written_as_embed_writes_them(run: Run, gpt2: Path, tmp_path: Path):
-    columns = {"n": ["a", "b"], "text": ["one parcel", "a dog"], "raw": [b"a", None], "at": [datetime(2026, 1, 31)] * 2,
-               "x": [math.nan, 0.5], "e": ["👩\u200d👩\u200d👧", "b\x1b[31m"]}  # fmt: skip
-    pq.write_table(pa.table(columns), tmp_path / "t.parquet")
-    given = ("-m", gpt2, "-i", tmp_path / "t.parquet")
-    assert run("index", tmp_path / "a", *given, "--id", "n", "--keep", "raw,at,x,e").code == 0
-    (written, _) = run("embed", *given, "--keep", "raw,at,x,e").rows
-    (one,) = run("search", tmp_path / "a", "parcel", "--by", "text", "--json").rows
-    kept = {"raw": "YQ==", "at": "2026-01-31T00:00:00", "x": None, "e": "👩\u200d👩\u200d👧"}
-    assert one["hits"][0]["kept"] == kept == {name: written[name] for name in kept}
-    head, *lines = run("search", tmp_path / "a", "parcel dog", "--by", "text").out.splitlines()
-    assert head.split() == ["score", "id", "raw", "at", "x", "e", "text"]
-    shown = sorted(line.split()[1:] for line in lines)
-    assert shown[0][:3] == ["a", "YQ==", "2026-01-31T00:00:00"] and shown[0][3] == "👩\u200d👩\u200d👧"
-    assert shown[1][:3] == ["b", "2026-01-31T00:00:00", "0.5"] and "\x1b" not in "".join(lines)
 
 
 def test_a_kept_column_with_the_name_of_ours_is_told_apart(run: Run, tmp_path: Path):

@@ -13,7 +13,6 @@ from tests.cli.conftest import Run
 from afterword import Encoder, classical
 from afterword.cli.similar import nearest
 from afterword.errors import TextsUnknown
-from afterword.jobs.stored import StoredVectors
 
 module = importlib.import_module("afterword.cli.similar")
 TEXTS = ["The bank raised its rates.", "银行提高了利率。", "We sat on the bank of the river."]
@@ -51,15 +50,6 @@ def test_two_lists_and_several_methods(run: Run, gpt2: Path, tmp_path: Path):
     assert TEXTS[i] in lines[1] and lines[1].endswith(f"  {j + 2}  {['money', 'water'][j]}")
 
 
-def test_rejected_rows_keep_their_numbers_and_are_summed_up_behind_the_answer(run: Run, gpt2: Path):
-    spec = ("similar", "-m", gpt2, "--method", "classical")
-    ended = run(*spec, "--json", stdin=b"dog\n\ncat\n")
-    assert ended.code == 1 and ended.err == "rejected: 1 of 3 rows: line 2: is empty\n"
-    found = json.loads(ended.out)
-    assert (found["texts"], found["lines"]) == (["dog", "cat"], [1, 3])
-    assert found["rejected"] == [{"line": 2, "reason": "is empty"}]
-
-
 def test_equal_texts_are_compared_once(run: Run, gpt2: Path):
     spec = ("similar", "-m", gpt2, "--method", "classical", "dog", "cat", "dog", "dog")
     ended = run(*spec)
@@ -72,15 +62,6 @@ def test_equal_texts_are_compared_once(run: Run, gpt2: Path):
     (pair,) = found["pairs"]
     assert (pair["text"], pair["lines"], pair["against"], pair["against_lines"]) == ("dog", [1, 3, 4], "cat", [2])
     assert pair["similarity"]["vector"] == found["similarity"]["vector"][0][1]
-
-
-def test_a_threshold_leaves_out_what_is_less_similar(run: Run, gpt2: Path):
-    spec = ("similar", "-m", gpt2, "--method", "classical", *(f"text {i}" for i in range(8)))
-    every = [p["similarity"]["vector"] for p in json.loads(run(*spec, "--json", "--threshold", -1).out)["pairs"]]
-    assert len(every) == 28 and every == sorted(every, reverse=True)
-    found = json.loads(run(*spec, "--json", "--threshold", every[14]).out)["pairs"]
-    assert len(found) == 15
-    assert len(json.loads(run(*spec, "--json", "--threshold", every[14], "--top", 3).out)["pairs"]) == 3
 
 
 @pytest.mark.parametrize("words", [("dog",), (" ",), ("--centre", *TEXTS[:2])])
@@ -186,10 +167,6 @@ def test_vectors_with_conditions_are_searched_with_a_condition(run: Run, gpt2: P
     for named in ((), method):
         found = pairs(run, "-m", gpt2, *named, "--condition", "speed", "a dog runs", "--against", path, "--top", 1)
         assert found[0]["similarity"]["vector"] == pytest.approx(1, abs=1e-6) and found[0]["against"] == "a dog runs"
-    two = json.loads(run("similar", "-m", gpt2, *method, "--condition", "speed", "a dog runs", "a", "--json").out)
-    stored = StoredVectors(path).vectors("vector")
-    wanted = stored[0] @ stored[1] / np.linalg.norm(stored[0]) / np.linalg.norm(stored[1])
-    assert two["pairs"][0]["similarity"]["vector"] == pytest.approx(wanted, abs=1e-5)
     assert run("similar", "-m", gpt2, *method, "a", "--against", path).code == 2
 
 

@@ -86,12 +86,6 @@ def test_without_a_word_vectors_alone_are_taken(index: Index):
     assert not found.matched and [hit.id for hit in found.hits] == ids(index, "nowhere", by="vector")
 
 
-def test_two_queries_are_each_alone(index: Index):
-    two = np.stack([QUERY[0], -QUERY[0]])
-    both = find(index, ["bank", "银行"], two)
-    assert both == find(index, ["bank"], two[:1]) + find(index, ["银行"], two[1:])
-
-
 def test_where_is_sql_and_a_wrong_one_is_named(index: Index):
     assert ids(index, "bank", where="id = '0'") == ["0"]
     with pytest.raises(DataError, match=r"year > 3.*'year'.* id, doc, "):
