@@ -31,15 +31,15 @@ def test_a_method_in_full(run: Run):
 @pytest.mark.parametrize("name", CATALOGUE)
 def test_every_option_is_described_with_its_default(name: str):
     found = entry(CATALOGUE[name])
-    assert found.summary.endswith(".") and found.source and found.cost
-    assert [o["name"] for o in found.options] == list(inspect.signature(CATALOGUE[name]).parameters)
-    assert all(o["what"] for o in found.options), found
+    assert found["summary"].endswith(".") and found["source"] and found["cost"]
+    assert [o["name"] for o in found["options"]] == list(inspect.signature(CATALOGUE[name]).parameters)
+    assert all(o["what"] for o in found["options"]), found
     if name == "bellm":  # layers=none and last=none together are the default already
-        found.options[:] = [o for o in found.options if o["name"] not in ("last", "layers")]
-    spelled = ",".join(f"{o['name']}={o['default']}" for o in found.options)
+        found["options"][:] = [o for o in found["options"] if o["name"] not in ("last", "layers")]
+    spelled = ",".join(f"{o['name']}={o['default']}" for o in found["options"])
     assert parse_method(f"{name}:{spelled}") == CATALOGUE[name]()
     needs = {("prompt", "mask"): ",template=promptbert", ("bellm", "last"): ",last=2"}
-    for option in found.options:
+    for option in found["options"]:
         for choice in option["choices"]:
             parse_method(f"{name}:{option['name']}={choice}{needs.get((name, choice), '')}")
 

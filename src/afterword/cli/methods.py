@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
 from inspect import cleandoc, signature
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
@@ -30,27 +29,6 @@ WAYS = {
 }
 
 
-@dataclass(frozen=True)
-class Entry:
-    """The description of a method, from its docstring and signature.
-
-    Attributes:
-        name: the name for ``--method``.
-        summary: what it does, in a sentence.
-        source: paper and section.
-        cost: forward passes and tokens, as they are by default.
-        notes: further paragraphs.
-        options: for each option its name, its default as ``--method`` spells it, its choices and its meaning.
-    """
-
-    name: str
-    summary: str
-    source: str
-    cost: str
-    notes: list[str]
-    options: list[dict[str, Any]]
-
-
 def methods(
     names: Annotated[
         list[str] | None, typer.Argument(metavar="NAME", help="Methods to describe in full. Default: a table of all.")
@@ -73,14 +51,16 @@ def methods(
             raise UnknownMethod(f"no method {name!r}{did_you_mean(name, CATALOGUE)}: there are {', '.join(CATALOGUE)}")
     entries = [entry(CATALOGUE[name]) for name in names or CATALOGUE]
     if as_json:
-        catalogue = {"methods": [asdict(e) for e in entries], "templates": TEMPLATES}
-        typer.echo(json.dumps(catalogue, indent=2, ensure_ascii=False))
+        typer.echo(json.dumps({"methods": entries, "templates": TEMPLATES}, indent=2, ensure_ascii=False))
         return 0
     width = page_width(most=WIDTH)
     if names:
         lines = "\n\n".join("\n".join(described(e, width)) for e in entries).splitlines()
     else:
-        rows = [(e.name, _sentence(e.summary), _first(e.source), e.cost.rstrip(".")) for e in entries]
+        rows = [
+            (e["name"], e["summary"].partition(". ")[0].rstrip("."), _first(e["source"]), e["cost"].rstrip("."))
+            for e in entries
+        ]
         lines = wrapped_table(("method", "what it does", "paper", "cost"), rows, width)
     if not names or WITH_TEMPLATES & set(names):
         lines += ["", "templates", *definitions(list(TEMPLATES.items()), width, "    ")]
@@ -91,11 +71,11 @@ def methods(
     return 0
 
 
-def entry(method: Callable[..., Any]) -> Entry:
+def entry(method: Callable[..., Any]) -> dict[str, Any]:
     """The description of a method, from its docstring and signature.
 
     >>> from afterword.methods import reba
-    >>> entry(reba).options[0]["name"], entry(reba).options[0]["default"]
+    >>> entry(reba)["options"][0]["name"], entry(reba)["options"][0]["default"]
     ('copies', '2')
     """
     head, _, rest = cleandoc(method.__doc__ or "").partition("\nArgs:\n")
@@ -117,7 +97,10 @@ def entry(method: Callable[..., Any]) -> Entry:
         }
         for name, parameter in signature(method).parameters.items()
     ]
-    return Entry(method.__name__, paragraphs[0], named.get("Source", ""), named.get("Cost", ""), notes, options)
+    return {
+        "name": method.__name__, "summary": paragraphs[0], "source": named.get("Source", ""),
+        "cost": named.get("Cost", ""), "notes": notes, "options": options,
+    }  # fmt: skip
 
 
 def _choices(hint: Any) -> list[str]:
@@ -138,23 +121,19 @@ def spelled(value: object) -> str:
     return "none" if value == () else '""' if value == "" else str(value)
 
 
-def _sentence(text: str) -> str:
-    return text.partition(". ")[0].rstrip(".")
-
-
 def _first(source: str) -> str:
     """The first paper of a source."""
     return re.split(r"[;,](?![^()]*\))", source)[0]
 
 
-def described(method: Entry, width: int = WIDTH) -> list[str]:
+def described(method: Mapping[str, Any], width: int) -> list[str]:
     """The lines of a description."""
-    lines = [method.name]
-    for paragraph in (method.summary, *method.notes, f"Source: {method.source}", f"Cost: {method.cost}"):
+    lines = [method["name"]]
+    for paragraph in (method["summary"], *method["notes"], f"Source: {method['source']}", f"Cost: {method['cost']}"):
         lines += wrapped(paragraph, width, "    ")
     rows = [
         (f"{o['name']}={o['default']}", o["what"] + (f" (one of {', '.join(o['choices'])})" if o["choices"] else ""))
-        for o in method.options
+        for o in method["options"]
     ]
     return [*lines, "", *definitions(rows, width, "    ")]
 

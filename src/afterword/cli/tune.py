@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import typer
 from typer import Option
@@ -18,9 +17,6 @@ from .console import Bar, interruptible, without_advice
 from .option_groups import Figure, Model, numbers, read_input, read_methods, short_name
 
 if TYPE_CHECKING:
-    from ..encode.limits import Limits
-    from ..encoder import Encoder
-    from ..tasks.pairs import ScoredPairs
     from ..tune import Grid, HeadMap
 
 
@@ -143,7 +139,8 @@ def tune(
     grid = recipes.grid()
     model.located()
     from ..encode.limits import Limits
-    from ..tune.report import page
+    from ..tune import head_map, label_free, layers_without_labels, report, score
+    from ..tune import tune as search
 
     with without_advice():
         encoder = model.load(method)
@@ -151,56 +148,24 @@ def tune(
     heads: HeadMap | None = None
     with Bar("tune", "texts", len(set(texts)) or None, progress) as bar, interruptible(lambda: again):
         if sets:
-            report, heads = with_scores(encoder, sets, grid, recipes.seed, limits, out, overwrite, bar.update)
+            (_, pairs), *others = sets
+            tuned = search(encoder, pairs, grid, seed=recipes.seed, limits=limits, on_progress=bar.update)
+            tests = [
+                {"name": name, "pairs": len(p.gold), "chosen": score(tuned.chosen, p), "default": score(encoder, p)}
+                for name, p in others
+            ]
+            report.save(tuned, out, tests, overwrite)
+            result, heads = report.as_json(tuned, tests), head_map(tuned)
         elif data.texts is not None:
-            report, heads = without_scores(encoder, texts, limits, out, overwrite, bar.update)
+            heads = label_free(encoder, texts, limits, bar.update)
+            result = report.save_head(encoder, heads, len(texts), out, overwrite)
         else:
-            report = by_layer(encoder, texts, data.criterion, limits, out, overwrite, bar.update)
+            layers = layers_without_labels(encoder, texts, limits, bar.update)
+            result = report.save_layer(encoder, layers, data.criterion, out, overwrite)
     if figure.plot is not None and heads is not None:
         draw_heads(heads, short_name(model.model), figure.plot, figure.dark)
-    typer.echo(json.dumps(report, ensure_ascii=False) if as_json else page(report, heads, out))
+    typer.echo(json.dumps(result, ensure_ascii=False) if as_json else report.page(result, heads, out))
     return 0
-
-
-Done = Callable[[int], object]
-
-
-def with_scores(
-    encoder: Encoder, sets: Sequence[tuple[str, ScoredPairs]], grid: Grid, seed: int, limits: Limits, out: Path,
-    overwrite: bool, done: Done,
-) -> tuple[dict[str, Any], HeadMap | None]:  # fmt: skip
-    """Tune on the first set of pairs, score the chosen recipe on the others, and save."""
-    from ..tune import head_map, score, tune
-    from ..tune.report import as_json, save
-
-    tuned = tune(encoder, sets[0][1], grid, seed=seed, limits=limits, on_progress=done)
-    tests = [
-        {"name": name, "pairs": len(p.gold), "chosen": score(tuned.chosen, p), "default": score(encoder, p)}
-        for name, p in sets[1:]
-    ]
-    save(tuned, out, tests, overwrite)
-    return as_json(tuned, tests), head_map(tuned)
-
-
-def without_scores(
-    encoder: Encoder, texts: Sequence[str], limits: Limits, out: Path, overwrite: bool, done: Done
-) -> tuple[dict[str, Any], HeadMap]:
-    """Choose an attention head by its correlation with TF-IDF, and save."""
-    from ..tune import label_free
-    from ..tune.report import save_head
-
-    heads = label_free(encoder, texts, limits, done)
-    return save_head(encoder, heads, len(texts), out, overwrite), heads
-
-
-def by_layer(
-    encoder: Encoder, texts: Sequence[str], criterion: str, limits: Limits, out: Path, overwrite: bool, done: Done
-) -> dict[str, Any]:
-    """Choose a layer by a measure of its vectors, and save."""
-    from ..tune import layers_without_labels
-    from ..tune.report import save_layer
-
-    return save_layer(encoder, layers_without_labels(encoder, texts, limits, done), criterion, out, overwrite)
 
 
 def draw_heads(heads: HeadMap, model: str, plot: Path, dark: bool) -> None:
