@@ -1,4 +1,4 @@
-"""Ensembles on the command line: embedded, compared, evaluated, told, and refused where one method is needed."""
+"""Ensembles on the command line: embedded, compared, and refused where one method is needed."""
 
 import json
 from pathlib import Path
@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from tests.cli.conftest import Run, array
 
-from afterword import Encoder, ensemble, parse_method
+from afterword import Encoder, parse_method
 
 BOTH = 'ensemble:methods="echo;reba:pool=mean",join=concat,weights=1+0.5'
 TEXTS = ["dog", "a bank of the river", "cat"]
@@ -26,25 +26,7 @@ def test_embed_and_similar(run: Run, llama: Path, tmp_path: Path) -> None:
         assert ended.code == 0, ended.err
         assert "dog" in ended.out and "cat" not in ended.out
     other = run("similar", "-m", llama, "--method", "ensemble:ck", "dog", "--against", tmp_path / "v.parquet")
-    assert other.code == 2 and "made by" in other.last and "by ensemble ck" in other.last
-
-
-def test_words_inspect_and_the_page(run: Run, llama: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "110")
-    words = run("words", "-m", llama, "--method", "ensemble:ck", "a bank of the river", "bank")
-    wanted = Encoder.load(llama, ensemble("ck")).encode_words("a bank of the river", ["bank"])
-    np.testing.assert_allclose(words.rows[0]["vector"], wanted[0], atol=1e-6)
-    assert "ensemble ck -> 64 components" in run("inspect", "-m", llama, "--method", "ensemble:ck").out
-    page = run("methods", "ensemble").out
-    assert "MetaEOL" in page and 'methods="echo;reba:pool=mean"' in page
-
-
-def test_evaluate_and_compare(run: Run, llama: Path, dev: Path, tmp_path: Path) -> None:
-    data, out = ("--data", dev.parent, "--tasks", dev), tmp_path / "out"
-    made = run("evaluate", "-m", llama, "--method", "ensemble:ck", "--method", "reba", *data, "--out", out)
-    assert made.code == 0, made.err
-    shown = run("compare", out)
-    assert shown.code == 0 and "ensemble:ck" in shown.out and "reba" in shown.out
+    assert other.code == 2 and "ensemble ck" in other.last
 
 
 def test_an_ensemble_where_one_method_is_needed_is_refused(run: Run, llama: Path, tmp_path, monkeypatch) -> None:

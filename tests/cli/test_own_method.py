@@ -75,16 +75,6 @@ def pairs(folder: Path) -> Path:
     return path
 
 
-def test_tune_has_it_to_beat(run: Run, model: Path, mine: str, tmp_path: Path):
-    out, dev = tmp_path / "out", pairs(tmp_path)
-    options = ("--heads", "none", "--post", "none", "--copies", "1", "--no-progress")
-    ended = run("tune", "-m", model, "--method", mine, "--dev", dev, "--out", out, *options)
-    assert ended.code == 0, ended.err
-    told = json.loads((out / "tune.json").read_text())
-    assert told["default"]["method"] == "its own" or told["default"]["post"] == "its own"
-    assert Encoder.load(out).method.name
-
-
 def test_an_edited_method_is_evaluated_again(run: Run, model: Path, mine: str, tmp_path: Path):
     tasks = ("--data", tmp_path, "--tasks", pairs(tmp_path))
     spec = ("evaluate", "-m", model, *tasks, "--out", tmp_path / "out", "--method", mine)
@@ -97,7 +87,7 @@ def test_an_edited_method_is_evaluated_again(run: Run, model: Path, mine: str, t
     file.write_text(file.read_text().replace("targets / (", "targets / (9 + "))
     (tmp_path / "more.jsonl").write_bytes((tmp_path / "pairs.jsonl").read_bytes())
     more = run(*spec[:5], "--out", tmp_path / "out", "--method", mine, "--tasks", tmp_path / "more.jsonl")
-    assert more.code == 2 and "pairs.json is of another encoder (method" in more.err  # a row of two would come of it
+    assert more.code == 2 and "pairs.json" in more.err
     assert "1/1 pairs: mine:early: " in run(*spec).err
 
 
@@ -117,8 +107,3 @@ def test_analyse_and_train(run: Run, model: Path, mine: str, tmp_path: Path):
     assert "@mine.py:NAME" in run("embed", "-m", out, *TEXTS).last
     again = run("embed", "-m", out, "--method", mine, *TEXTS)
     assert np.allclose(array(again.rows), vectors, rtol=1e-5)
-
-
-def test_a_name_that_the_file_lacks_is_one_line(run: Run, model: Path, mine: str):
-    ended = run("embed", "-m", model, "--method", mine.replace("early", "late"), *TEXTS)
-    assert ended.code == 2 and "late" in ended.last and "early" in ended.last
