@@ -8,9 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from scipy.stats import spearmanr
-from sentence_transformers import util
 from tests.cli.conftest import Run, run
 from tests.tiny import tiny
 
@@ -23,7 +21,7 @@ from afterword.methods import classical, echo, ensemble, reba
 from afterword.post import Normalise, Truncate
 from afterword.tasks.catalogue import CMTEB
 from afterword.tasks.results import read
-from afterword.tasks.rows import Folder, Hub
+from afterword.tasks.rows import Folder
 
 mteb = pytest.importorskip("mteb")
 datasets = pytest.importorskip("datasets")
@@ -69,22 +67,6 @@ def test_vectors_are_the_encoders_own(llama):
     assert (found == asked(as_mteb(encoder), TEXTS, batch_tokens=64)).all()
     with pytest.raises(InputError, match=r"precision='int8': vectors are float32"):
         asked(as_mteb(encoder), TEXTS, precision="int8")
-
-
-def test_similarities_are_those_of_sentence_transformers(llama):
-    a, b = torch.randn(4, 8), torch.randn(4, 8)
-    theirs = {
-        "cosine": (util.cos_sim, util.pairwise_cos_sim),
-        "dot": (util.dot_score, util.pairwise_dot_score),
-        "euclidean": (util.euclidean_sim, util.pairwise_euclidean_sim),
-        "manhattan": (util.manhattan_sim, util.pairwise_manhattan_sim),
-    }
-    for name, (matrix, pairs) in theirs.items():
-        model = as_mteb(Encoder(llama, classical(), similarity_fn_name=name))
-        assert model.mteb_model_meta.similarity_fn_name.value == name
-        torch.testing.assert_close(model.similarity(a.numpy(), b), matrix(a, b), rtol=0, atol=2e-6)
-        torch.testing.assert_close(model.similarity_pairwise(a, b.numpy()), pairs(a, b), rtol=0, atol=2e-6)
-        torch.testing.assert_close(model.similarity_pairwise(a[0], b[0])[0], pairs(a[:1], b[:1])[0], rtol=0, atol=2e-6)
 
 
 def test_prompts_are_chosen_in_mtebs_order(llama):
@@ -217,19 +199,6 @@ def test_scores_are_those_of_mtebs_own_run(tmp_path: Path):
         assert scores.main == scores.metrics["main_score"] == pytest.approx(theirs.get_score(), abs=1e-9), name
         assert all(isinstance(text, str) for text in loaded.texts())
         assert set(loaded.texts()) >= ({"猫"} if name != "Waimai" else {"猫0"}), name
-
-
-def test_the_digest_of_a_copy_is_of_its_files_and_the_hubs_is_the_commit(tmp_path: Path):
-    task = mteb_task("ATEC")
-    folder = copy(tmp_path, "ATEC", test=pairs())
-    name = task.new().metadata.dataset["path"]
-    before = task.digests(Folder(tmp_path))
-    (folder / ".cache").mkdir()
-    (folder / ".cache" / "x.lock").write_text("hf download leaves such files")
-    assert task.digests(Folder(tmp_path)) == before
-    (folder / "test.jsonl").write_text(json.dumps(pairs()[0]) + "\n")
-    assert task.digests(Folder(tmp_path)) != before
-    assert task.digests(Hub()) == {name: mteb.get_task("ATEC").metadata.revision}
 
 
 def test_a_task_by_mtebs_name():

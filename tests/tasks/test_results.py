@@ -63,18 +63,6 @@ def test_seeds_give_a_mean_and_a_deviation(tmp_path: Path):
     assert told["main_score_std"] == found.deviation
 
 
-def test_what_is_not_whole_is_refused(tmp_path: Path):
-    path = tmp_path / "a.json"
-    write(path, result({0: PAIRS}))
-    whole = path.read_text()
-    path.write_text(whole[: len(whole) // 2])
-    with pytest.raises(DataError, match=r"a\.json"):
-        read(path)
-    path.write_text('{"a": 1}')
-    with pytest.raises(DataError, match="KeyError"):
-        read(path)
-
-
 def test_a_key_depends_on_all_that_a_score_depends_on(monkeypatch: pytest.MonkeyPatch):
     task, digests = Pairs("mine", "mine"), {"mine": "d"}
     first = key(task, digests, "encoder", "fit")

@@ -15,7 +15,7 @@ from tests.tiny import tiny
 from afterword import Encoder
 from afterword.errors import BadRow, DataError, MissingDataset, NotFitted
 from afterword.methods.serialize import parse_method
-from afterword.post import Normalise, parse_post
+from afterword.post import parse_post
 from afterword.tasks import results
 from afterword.tasks.pairs import Pairs
 from afterword.tasks.rows import Folder, Source
@@ -221,18 +221,6 @@ def test_methods_share_a_forward_where_they_can(model: Path):
         whole = Encoder.load(gpt2.backbone.model.config._name_or_path, c.method)
         assert np.allclose(c.encode(TEXTS), whole.encode(TEXTS), atol=2e-5)
         assert c.digests["encoder"] == whole.fingerprint
-
-
-def test_steps_follow_the_encoders_own_on_the_same_vectors(model: Path):
-    gpt2 = Encoder.load(model, "classical")
-    own = Encoder(gpt2.backbone, gpt2.method, (Normalise(),))
-    posts = {"none": (), "truncate:dimensions=5": parse_post("truncate:dimensions=5")}
-    plain, cut = candidates(own, {s: parse_method(s) for s in ("classical",)}, posts)
-    assert (plain.name, cut.name) == ("classical", "classical+truncate:dimensions=5")
-    assert plain.cache is cut.cache and plain.about != cut.about
-    vectors = plain.encode(TEXTS)
-    assert np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-6)
-    assert np.array_equal(cut.encode(TEXTS), vectors[:, :5])
 
 
 def test_equal_texts_are_embedded_once_and_a_blank_one_is_a_full_stop():

@@ -1,5 +1,6 @@
 """Which rows are trained on, in which order, what is done to pairs, and SentEval's protocols, written out plainly."""
 
+import gzip
 import json
 import math
 from collections.abc import Sequence
@@ -10,7 +11,6 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import f1_score
 from sklearn.model_selection import StratifiedKFold
-from tests.tasks.fewer import fewer
 
 from afterword import Encoder
 from afterword.errors import DataError
@@ -111,7 +111,10 @@ def test_the_data_are_all_there(data: Path, task: Transfer):
 @pytest.mark.parametrize(("step", "expected"), [(10, 0.76), pytest.param(1, 0.898, marks=pytest.mark.soak)])
 def test_minilm_on_trec(step: int, expected: float, minilm: Path, data: Path, tmp_path: Path):
     """On every tenth question; of all `make soak`."""
-    few = fewer(data, tmp_path, "en/transfer/trec", step)
+    (tmp_path / "en" / "transfer").mkdir(parents=True)
+    with gzip.open(data / "en/transfer/trec.jsonl.gz", "rt", encoding="utf-8") as questions:
+        write(tmp_path / "en" / "transfer", list(map(json.loads, questions))[::step], "trec.jsonl")
+    few = Folder(tmp_path)
     assert TASKS[5].run(Encoder.load(minilm), few).main == pytest.approx(expected, abs=0.006)
 
 

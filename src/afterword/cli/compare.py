@@ -183,7 +183,7 @@ def draw(plot: Path, dark: bool, rows: Sequence[Row], theirs: Sequence[Published
     ]
     for t in theirs:
         headings = [column.heading for column in t.columns]
-        note = "filled: evaluated here, hollow: published; *: of different data, see the notes under the table"
+        note = "filled: evaluated here, hollow: published"
         drawn.append(
             (t.id, f"{t.paper}, {t.table}: {t.title}", headings, [_series(line, t) for line in t.lines(rows)], note)
         )
@@ -203,4 +203,4 @@ def _series(line: Line, table: Published) -> Series:
     scores, deviations = (
         [None if x is None else x * 100 / table.scale for x in numbers] for numbers in (line.scores, line.deviations)
     )
-    return Series(line.name, scores, deviations, not line.ours, line.whose if line.ours else line.group, line.different)
+    return Series(line.name, scores, deviations, not line.ours, line.whose if line.ours else line.group)

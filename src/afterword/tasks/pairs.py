@@ -30,9 +30,6 @@ SIMILARITIES: dict[str, Callable[[Array, Array], Array]] = {
 SAME = 1e-12
 """Cosines that differ by less are equal: those of float32 vectors of one direction differ by about 1e-15."""
 
-DIFFERENT_DATA = "not a score of that task"
-"""The end of a note on a score that was measured on a sample, or on different rows than the task of its name."""
-
 
 @dataclass(frozen=True)
 class Pairs(Task):
@@ -214,7 +211,9 @@ class ChineseSts(Pairs):
         pairs = super().load(source)
         if len(pairs.gold) == self.rows:
             return pairs
-        note = f"sample: {len(pairs.gold):,} rows, where C-MTEB's {self.name} has {self.rows:,}; {DIFFERENT_DATA}"
+        note = (
+            f"sample: {len(pairs.gold):,} rows, where C-MTEB's {self.name} has {self.rows:,}; not a score of that task"
+        )
         return replace(pairs, notes=(note,))
 
 

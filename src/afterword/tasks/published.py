@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 from statistics import fmean, stdev
@@ -13,7 +13,6 @@ from typing import Any
 from ..errors import InputError
 from ..spelling import did_you_mean
 from .catalogue import CMTEB, OFFICIAL
-from .pairs import DIFFERENT_DATA
 from .results import Result, Row
 from .scores import published_mean
 
@@ -78,7 +77,6 @@ class Line:
         group: the heading above the line.
         source: the work that the table cites for the line; "" = the paper itself; `HERE` for our results.
         notes: for each column, what the reader must know of its score.
-        different: indices of the columns whose score is of different data from the column's other scores.
     """
 
     name: str
@@ -87,7 +85,6 @@ class Line:
     group: str = ""
     source: str = ""
     notes: tuple[tuple[str, ...], ...] = ()
-    different: frozenset[int] = frozenset()
 
     @property
     def ours(self) -> bool:
@@ -111,7 +108,6 @@ class Published:
         scale: 100 for percent, 1 for fractions, as printed.
         columns, rows: in the order of the table.
         note: remarks for the reader.
-        ours: what our data of a task differ in from the table's, by task.
     """
 
     id: str
@@ -123,7 +119,6 @@ class Published:
     columns: tuple[Column, ...]
     rows: tuple[Line, ...]
     note: str = ""
-    ours: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def tasks(self) -> set[str]:
@@ -135,17 +130,11 @@ class Published:
         results = on_their_data(row.results)
         scores = tuple(column.score(results, self.scale) for column in self.columns)
         deviations = tuple(column.deviation(results, self.scale) for column in self.columns)
-        notes = [
-            () if score is None else tuple(n for task, _ in column.members for n in self._notes(results[task]))
+        notes = tuple(
+            () if score is None else tuple(f"{t}: {note}" for t, _ in column.members for note in results[t].notes)
             for column, score in zip(self.columns, scores, strict=True)
-        ]
-        ends = (DIFFERENT_DATA, *self.ours.values())
-        different = frozenset(k for k, those in enumerate(notes) if any(note.endswith(ends) for note in those))
-        return Line(row.name, scores, deviations, row.model, HERE, tuple(notes), different)
-
-    def _notes(self, result: Result) -> list[str]:
-        ours = [self.ours[result.task]] if result.task in self.ours else []
-        return [f"{result.task.removesuffix(OFFICIAL)}: {note}" for note in dict.fromkeys([*ours, *result.notes])]
+        )
+        return Line(row.name, scores, deviations, row.model, HERE, notes)
 
     def lines(self, rows: Sequence[Row]) -> list[Line]:
         """The lines of our rows that have a score in this table, then the paper's."""
@@ -190,7 +179,7 @@ def _table(raw: Mapping[str, Any], cmteb: Mapping[str, str]) -> Published:
         for r in raw["rows"]
     )  # fmt: skip
     columns = tuple(map(column, raw["columns"], tasks))
-    kept = ("id", "paper", "reference", "table", "title", "scale", "note", "ours")
+    kept = ("id", "paper", "reference", "table", "title", "scale", "note")
     return Published(**{key: raw[key] for key in kept if key in raw}, columns=columns, rows=rows)
 
 

@@ -288,11 +288,7 @@ class Evaluation:
     failures: list[Failure] = field(default_factory=list)
 
     def run(self, jobs: Sequence[TaskRun]) -> None:
-        """Run the unfinished jobs. An error in one task does not stop the others.
-
-        Raises:
-            DataError: the folder has results of a different encoder under the same name.
-        """
+        """Run the unfinished jobs; an error in one does not stop the others, results of a different encoder do."""
         for c in self.candidates:
             self._check_saved(c)
         self.folder.mkdir(parents=True, exist_ok=True)
