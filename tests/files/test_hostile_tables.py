@@ -94,7 +94,7 @@ def test_every_row_is_read_or_named_at_its_line(tmp_path: Path, table: Table):
     path = tmp_path / table.name
     path.write_bytes(table.content)
     others = [name for name in table.header if name != "text"]
-    with closing(open_texts(path, io.BytesIO(), beside=others, form=table.form, tell=lambda _: None)) as reader:
+    with closing(open_texts(path, io.BytesIO(), keep=others, form=table.form, tell=lambda _: None)) as reader:
         found = list(items_of(reader, keep=others))
     assert reader.at == reader.total == path.stat().st_size
     assert [item.line for item in found] == [line for line, _ in table.rows]

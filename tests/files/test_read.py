@@ -67,7 +67,7 @@ def test_what_cannot_be_opened_is_named(tmp_path: Path):
         ("a.parquet.gz", {}, r"a\.parquet\.gz"),
         ("b.parquet", {}, r"b\.parquet"),
         ("a.txt", {}, r"a\.txt"),
-        ("a.csv", {"beside": ["about"]}, "'about'"),
+        ("a.csv", {"keep": ["about"]}, "'about'"),
         (None, {"kind": "parquet"}, "standard input"),
         (None, {"field": "x"}, "'x'"),
     ):
@@ -144,7 +144,7 @@ def test_a_field_that_no_object_has_is_a_mistake():
         with pytest.raises(DataError, match=r"'text'.* body, chanel"):
             list(opened(content, "jsonl")[0])
     with pytest.raises(DataError, match=r"'channel' .*'chanel'"):
-        list(opened(wrong, "jsonl", field="body", beside=["channel"])[0])
+        list(opened(wrong, "jsonl", field="body", keep=["channel"])[0])
     assert len(list(opened(wrong + b'{"text": "a"}\n' + wrong, "jsonl")[0])) == 3
 
 
@@ -161,7 +161,7 @@ def test_a_table():
     assert table("sentence\na\n\nb\n")[2] == [(2, ["a"]), (3, [""]), (4, ["b"])]
     assert table("id,text\n1," + "x" * 500_000 + "\n")[2] == [(2, ["1", "x" * 500_000])]
     assert table(",text,,\n1,a,,\n")[2] == [(2, ["", "a"])]  # spreadsheets save columns without a name
-    reader, notes, rows = table("", beside=["id"])
+    reader, notes, rows = table("", keep=["id"])
     assert (reader.columns, notes, rows) == ([], [], [])
 
 
@@ -176,7 +176,7 @@ def test_columns_that_are_missing_or_appear_twice():
     for text, options, value in (
         ("a,b\n1,2\n", {}, r"'text'.* a, b"),
         ("id,text\n1,2\n", {"field": "Txt"}, "'Txt' .*'text'"),
-        ("text\n2\n", {"beside": ["about"]}, "'about'"),
+        ("text\n2\n", {"keep": ["about"]}, "'about'"),
         ("a,text,b,a,b\n", {}, "'a', 'b'"),
         ("\ntext\na\n", {}, "line 1"),
         ("1,a\n", {"form": FileForm(header=False)}, "'text'"),
@@ -227,7 +227,7 @@ def test_kept_columns_have_any_type(tmp_path: Path):
         "of.one": pa.array([{"a": 1}, None], pa.struct([("a", pa.int8())])),
     }
     path = parquet(tmp_path / "a.parquet", text=["a", "b"], **values)
-    reader = open_texts(path, io.BytesIO(), beside=list(values))
+    reader = open_texts(path, io.BytesIO(), keep=list(values))
     assert reader.kinds == {name: column.type for name, column in values.items()}
     rows = [r.fields for r in reader]
     for name, column in values.items():

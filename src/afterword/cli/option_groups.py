@@ -131,7 +131,7 @@ class Form(Separated):
             return ListedReader(list(texts))
         path = None if path is None or str(path) == "-" else path
         return open_texts(
-            path, stdin_bytes(), kind=self.format, field=self.field, beside=columns, form=self.form(), tell=say
+            path, stdin_bytes(), kind=self.format, field=self.field, keep=columns, form=self.form(), tell=say
         )
 
 

@@ -88,19 +88,19 @@ class ListedReader(Reader):
 
     Args:
         texts: any values.
-        beside: further fields of every record.
+        keep: further fields of every record.
 
     >>> [record.fields for record in ListedReader(["a"])]
     [{'text': 'a'}]
     """
 
-    def __init__(self, texts: Sequence[object], beside: Mapping[str, Any] | None = None) -> None:
-        self.texts, self.total, self.beside = texts, len(texts), beside or {}
+    def __init__(self, texts: Sequence[object], keep: Mapping[str, Any] | None = None) -> None:
+        self.texts, self.total, self.keep = texts, len(texts), keep or {}
 
     def __iter__(self) -> Iterator[Record]:
         for text in self.texts:
             self.at += 1
-            yield Record(self.at, {TEXT: text, **self.beside})
+            yield Record(self.at, {TEXT: text, **self.keep})
 
 
 class LinesReader(Reader):
@@ -159,10 +159,10 @@ class JsonLinesReader(LinesReader):
 
     needed: Sequence[str] = ()
 
-    def need(self, field: str | None, beside: Sequence[str] = ()) -> None:
+    def need(self, field: str | None, keep: Sequence[str] = ()) -> None:
         """Name the field of the texts and further fields: it is an error if no object has one of them."""
-        self.field, self.needed = field or TEXT, [*([field] if field else []), *beside]
-        self.kinds = dict.fromkeys(beside, "json")
+        self.field, self.needed = field or TEXT, [*([field] if field else []), *keep]
+        self.kinds = dict.fromkeys(keep, "json")
 
     def __iter__(self) -> Iterator[Record]:
         fields, objects = set[str](), 0

@@ -28,7 +28,7 @@ def open_texts(
     *,
     kind: str | None = None,
     field: str | None = None,
-    beside: Sequence[str] = (),
+    keep: Sequence[str] = (),
     form: FileForm = USUAL_FORM,
     tell: Callable[[str], object] = warn,
 ) -> Reader:
@@ -39,7 +39,7 @@ def open_texts(
         stdin: the standard input, as bytes.
         kind: one of `FORMATS`; None goes by the file's ending, and is "txt" for the standard input.
         field: which column or field holds the texts; None = "text", or a table's only column.
-        beside: further columns to read.
+        keep: further columns to read.
         form: its layout.
         tell: called with each choice that was made.
 
@@ -51,16 +51,16 @@ def open_texts(
         check_file(path)
     kind = kind or ("txt" if path is None else _kind(path, FORMATS))
     name = "the standard input" if path is None else str(path)
-    if kind == "txt" and (field is not None or beside):
-        raise DataError(f"{name} is a text file: it has no column {field or beside[0]!r}")
+    if kind == "txt" and (field is not None or keep):
+        raise DataError(f"{name} is a text file: it has no column {field or keep[0]!r}")
     reader = _reader(stdin if path is None else path, name, kind, form, tell)
     if isinstance(reader, JsonLinesReader):
-        reader.need(field or TEXT, beside)
+        reader.need(field or TEXT, keep)
     elif isinstance(reader, CsvReader | ParquetReader):
         only = reader.columns[0] if len(reader.columns) == 1 else TEXT
-        _need(reader, field or only, beside)
+        _need(reader, field or only, keep)
         if isinstance(reader, ParquetReader):
-            reader.read_only(reader.field, beside)
+            reader.read_only(reader.field, keep)
         elif form.header and field is None and reader.columns and only != TEXT:
             tell(f"{name}: {only[:60]!r} is taken as the header, not as a text")
     return reader
@@ -71,7 +71,7 @@ def open_rows(
     field: str | None = None,
     *,
     kind: str | None = None,
-    beside: Sequence[str] = (),
+    keep: Sequence[str] = (),
     form: FileForm = USUAL_FORM,
     tell: Callable[[str], object] = warn,
 ) -> Reader:
@@ -81,14 +81,14 @@ def open_rows(
         path: the file.
         field: a column that must be there; None = any.
         kind: one of `TABLES`; None goes by the file's ending.
-        beside: further columns that must be there.
+        keep: further columns that must be there.
     """
     check_file(path)
     reader = _reader(path, str(path), kind or _kind(path, TABLES), form, tell)
     if isinstance(reader, JsonLinesReader):
-        reader.need(field, beside)
+        reader.need(field, keep)
     elif isinstance(reader, CsvReader | ParquetReader):
-        _need(reader, field, beside)
+        _need(reader, field, keep)
     return reader
 
 
@@ -111,17 +111,17 @@ def _reader(source: Path | BinaryIO, name: str, kind: str, form: FileForm, tell:
     return reader
 
 
-def _need(reader: CsvReader | ParquetReader, field: str | None, beside: Sequence[str]) -> None:
+def _need(reader: CsvReader | ParquetReader, field: str | None, keep: Sequence[str]) -> None:
     """Set the column of the texts; raise a DataError if a column is missing or two have the same name."""
     columns = reader.columns
     if twice := [column for column in dict.fromkeys(columns) if column and columns.count(column) > 1]:
         raise DataError(f"{reader.name} has two columns named {', '.join(map(repr, twice))}: rename one")
     empty = isinstance(reader, CsvReader) and not columns
-    for column in (*([field] if field else []), *beside):
+    for column in (*([field] if field else []), *keep):
         if column not in columns and not empty:
             no_field(reader.name, column, columns)
     reader.field = field or TEXT
-    reader.kinds = {column: reader.kind(column) for column in beside}
+    reader.kinds = {column: reader.kind(column) for column in keep}
 
 
 def _opened(path: Path) -> BinaryIO:

@@ -127,13 +127,13 @@ class ParquetReader(Reader):
         """The Arrow type of a column."""
         return self.file.schema_arrow.field(column).type
 
-    def read_only(self, field: str, beside: Sequence[str]) -> None:
+    def read_only(self, field: str, keep: Sequence[str]) -> None:
         """Read the column of the texts, which must be strings, and some further columns."""
         kind = self.kind(field)
         value = kind.value_type if self.is_dictionary(kind) else kind
         if str(value) not in ("string", "large_string", "string_view", "null"):
             raise DataError(f"column {field!r} of {self.name} holds {kind}: choose a column of strings")
-        self.columns = list(dict.fromkeys([field, *beside]))
+        self.columns = list(dict.fromkeys([field, *keep]))
 
     def __iter__(self) -> Iterator[Record]:
         try:

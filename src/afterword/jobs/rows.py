@@ -222,7 +222,7 @@ class Inputs:
     def open(self, file: int = 0, tell: Callable[[str], object] = lambda _: None) -> Reader:
         """Open one of the files; ``tell`` is called with each unusual choice that was made in reading it."""
         columns = [*self.keep, *([self.condition_field] if self.condition_field else [])]
-        options: dict[str, Any] = {"beside": columns, "form": self.layout, "tell": tell}
+        options: dict[str, Any] = {"keep": columns, "form": self.layout, "tell": tell}
         path = self.files[file] if self.files else None
         if path is None or not self.words:
             return open_texts(path, sys.stdin.buffer, kind=self.format, field=self.field, **options)
