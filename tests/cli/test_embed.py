@@ -14,7 +14,6 @@ from tests.cli.conftest import Run, array
 from tests.killed import Piped
 
 from afterword import Encoder, classical, parse_method, prompt
-from afterword.errors import TextsUnknown
 from afterword.jobs.stored import read_info
 
 TEXTS = [
@@ -81,15 +80,6 @@ def test_several_methods(run: Run, gpt2: Path, tmp_path: Path, kind: str):
     assert list(rows[0]) == ["text", *specs] and [row["text"] for row in rows] == TEXTS
     for spec in specs:
         assert same(array(rows, spec), made[spec])
-
-
-def test_a_real_model_by_its_own_method_with_options(run: Run, minilm: Path):
-    ended = run("embed", "-m", minilm, "--prompt", "query: ", "--truncate-dim", 100, "--normalize", *TEXTS)
-    encoder = Encoder.load(minilm)
-    with pytest.warns(TextsUnknown):  # MiniLM has no Chinese words
-        made = encoder.encode(TEXTS, prompt="query: ", truncate_dim=100, normalize_embeddings=True)
-    assert ended.err == f"warning: {TextsUnknown(1)}\n"
-    assert ended.code == 0 and made.shape == (5, 100) and same(array(ended.rows), made)
 
 
 def test_conditions(run: Run, gpt2: Path, tmp_path: Path):

@@ -125,15 +125,6 @@ def test_options_that_need_a_folder_and_the_reverse(run: Run, llama: Path, rows:
         assert ended.code == 2 and "job.json" in ended.err
 
 
-def test_too_many_rejects_end_the_run(run: Run, llama: Path, rows: Path, tmp_path: Path) -> None:
-    words = command(llama, rows, tmp_path / "job")
-    assert run(*words, "--max-rejects", 0).code == 2 and run(*words).code == 1
-    before = files(tmp_path / "job")
-    ended = run(*words, "--max-rejects", 0)
-    assert ended.code == 2 and "--max-rejects is 0" in ended.err and files(tmp_path / "job") == before
-    assert run(*words, "--max-rejects", 1).code == 1
-
-
 @pytest.mark.parametrize("place", ["jobs.rows.files_of", "jobs.rows.Inputs.kinds", "jobs.job.Job.create"])
 def test_an_interruption_at_the_start_of_a_resumed_run_says_what_is_kept(
     run: Run, llama: Path, rows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str

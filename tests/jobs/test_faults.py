@@ -128,18 +128,6 @@ def test_a_full_disk(command: Callable[..., list[object]], wanted: dict[str, byt
     ended_well(command(folder), folder, wanted)
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="nothing is read-only to root")
-def test_a_read_only_folder(
-    command: Callable[..., list[object]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    tmp_path.chmod(0o555)
-    try:
-        assert main([str(word) for word in command(tmp_path / "job")]) == 2
-    finally:
-        tmp_path.chmod(0o755)
-    assert "job" in capsys.readouterr().err and not (tmp_path / "job").exists()
-
-
 @pytest.mark.parametrize("by", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.soak)])
 def test_a_signal_ends_the_workers(
     command: Callable[..., list[object]], wanted: dict[str, bytes], tmp_path: Path, by: int
@@ -153,12 +141,3 @@ def test_a_signal_ends_the_workers(
     assert code == 130 and "kept in" in said, said
     assert len(workers) >= 2 and gone(workers)
     ended_well(command(folder), folder, wanted)
-
-
-def test_a_closed_standard_output(
-    command: Callable[..., list[object]], wanted: dict[str, bytes], tmp_path: Path
-) -> None:
-    run = Started(command(tmp_path / "job"), tmp_path / "job")
-    os.dup2(os.open(os.devnull, os.O_RDONLY), run.stdout.fileno())  # nobody reads it
-    code, said = run.end()
-    assert code == 1 and "60 rows in" in said and files(tmp_path / "job") == wanted

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 import typer
 from typer import Argument, Option
 
-from ..errors import JobError, TextsUnknown, plural
+from ..errors import TextsUnknown, plural
 from ..jobs import CHUNK_COLUMNS, ID, JOB, PROBLEM, ROW, VECTOR, Listener
 from . import options as o
 from .console import REJECTED, Bar, clock_time, interruptible, say, say_loading
@@ -84,8 +84,6 @@ class Jobs:
         help="Threads of each process of a job.")] = None
     shard_rows: Annotated[int | None, Option("--shard-rows", min=1, metavar="N",
         help="Most rows of a shard. Default: 1024.")] = None
-    max_rejects: Annotated[int | None, Option("--max-rejects", min=0, metavar="N",
-        help="End a job when more rows have no vector.")] = None
     id: Annotated[str | None, Option("--id", metavar="NAME", help="The field whose values name a job's rows.")] = None
     no_text: Annotated[bool, Option("--no-text", help="Leave the texts out of a job's shards.")] = False
     dry_run: Annotated[bool, Option("--dry-run",
@@ -232,37 +230,27 @@ def recipe_of(model: Model, method: Method, speed: Speed, **more: Any) -> Recipe
 
 
 class JobBar(Listener):
-    """The progress of a job: a bar, the counts of its shards, and the end of a run with too many rejected rows."""
+    """The progress of a job: a bar, and the counts of its shards."""
 
-    def __init__(self, folder: Path, progress: bool | None, max_rejects: int | None = None) -> None:
-        self.folder, self.progress, self.max_rejects = folder, progress, max_rejects
-        self.before, self.counts = 0, Counter[str]()
+    def __init__(self, progress: bool | None) -> None:
+        self.progress, self.before, self.counts = progress, 0, Counter[str]()
         self.bar: Any = None
 
     def begin(self, rows: int, before: JobResult) -> None:
         """Draw it."""
-        self.before, self.counts["rejected"] = before.rows, before.rejected
+        self.before = before.rows
         if before.rows:
             say(f"{plural(before.rows, 'row')} done before")
-        self._check()
         self.bar = Bar("", "rows", rows, self.progress, done=before.rows).__enter__()
 
     def more(self, rows: float) -> None:
-        """Count rows that were embedded."""
-        self.bar.update(rows)
+        """Count rows that were embedded; processes report every half second, also when there are none."""
+        if rows:
+            self.bar.update(rows)
 
     def done(self, number: int, counts: Mapping[str, int]) -> None:
         """Count a shard."""
         self.counts.update(counts)
-        self._check()
-
-    def _check(self) -> None:
-        rejected = self.counts["rejected"]
-        if self.max_rejects is not None and rejected > self.max_rejects:
-            raise JobError(
-                f"{plural(rejected, 'row')} rejected, and --max-rejects is {self.max_rejects:,}: the column "
-                f"{PROBLEM!r} of {self.folder / 'shards'} gives the reasons; finished shards are kept"
-            )
 
     def __enter__(self) -> JobBar:
         return self
@@ -291,7 +279,7 @@ def to_folder(folder: Path, inputs: Inputs, recipe: Recipe, speed: Speed, jobs: 
     run = run_by(workers, jobs.ray, jobs.threads, float((recipe.load.get("device") or "").startswith("cuda")))
     began = time.perf_counter()
     job = Job.create(worker, jobs.shard_rows or SHARD_ROWS, overwrite=overwrite)
-    with JobBar(folder, speed.progress, jobs.max_rejects) as bar:
+    with JobBar(speed.progress) as bar:
         result = run_job(job, worker, run, bar)
     new, listing = result.rows - bar.before, folder / "rejects.jsonl"
     say(summary(result.rows, result.rejected, new, listing, time.perf_counter() - began, f" in {folder}"))
@@ -338,7 +326,7 @@ def to_file(
         inputs, exact = rereadable(inputs, listed, folder), kind_of(output.path) == "jsonl"
         worker = ShardWorker.of(folder, inputs, recipe, exact=exact, window=speed.window, prefix=HIDDEN)
         job = Job.create(worker, min(speed.window, SHARD_ROWS), overwrite=output.overwrite)
-        with JobBar(folder, speed.progress) as bar:
+        with JobBar(speed.progress) as bar:
             result = run_job(job, worker, run, bar)
         rows = finish(job, output, worker.kinds)
     if not rows:

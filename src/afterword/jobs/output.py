@@ -184,7 +184,7 @@ def hidden_folder(output: OutputFile) -> Iterator[Path]:
 
 
 def copy_input(folder: Path, source: BinaryIO | Reader) -> Path:
-    """Write what can be read once only to a file in the hidden folder: a stream, or the texts of a command line."""
+    """Copy what can be read once only, a stream or the texts of a command line, to the hidden folder."""
     with atomic_file(folder / INPUT) as file:
         if isinstance(source, Reader):
             file.writelines(json.dumps(record.fields).encode() + b"\n" for record in source)

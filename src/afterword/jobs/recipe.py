@@ -120,11 +120,7 @@ class MethodsEmbedder:
         return "holds no token that the model knows" if empty else "has a vector that is not finite: try dtype=float32"
 
     def fitted(self, post: str, texts: Sequence[str] | None) -> MethodsEmbedder:
-        """The embedder with more post-processing steps, its method and steps fitted to texts after its prompt.
-
-        Raises:
-            InputError: there are too few texts.
-        """
+        """The embedder with more post-processing steps, its method and steps fitted to texts after its prompt."""
         encoder = replace(self.encoder, post=(*self.encoder.post, *parse_post(post)))
         if texts is None:
             return replace(self, encoder=encoder)
@@ -138,14 +134,7 @@ class MethodsEmbedder:
 
 @dataclass(frozen=True)
 class ChunkPlace:
-    """The place of a chunk in its text.
-
-    Attributes:
-        number: of the chunk in its text, from 0.
-        span: its characters.
-        digest: a hash of the complete text.
-        text: the complete text.
-    """
+    """The place of a chunk: its number in its text, from 0, its characters, and a hash of the text."""
 
     number: int
     span: tuple[int, int]
@@ -186,11 +175,7 @@ class Chunking:
         return cls(form[1], int(form[2]) if form[2] else None, late, overlap or 0)
 
     def items(self, items: Iterable[Item], embedder: MethodsEmbedder) -> Iterator[Item]:
-        """A row for each chunk; a text that cannot be split is a row with a problem.
-
-        Raises:
-            InputError: a chunk of that number of tokens does not fit into the model.
-        """
+        """A row for each chunk; a text that cannot be split is a row with a problem."""
         options = {"tokens": self.tokens, "overlap": self.overlap, **{p: embedder.options[p] for p in PROMPTS}}
         encoders = [_with(embedder.encoder, method) for method in embedder.methods.values()]
         for encoder in encoders:

@@ -27,8 +27,7 @@ WINDOW = 2048  # maximum number of rows that are sorted by length together
 CHARACTERS = 2**24  # approximate maximum number of characters in a window
 
 Array = NDArray[np.floating[Any]]
-Progress = Callable[[float], None]
-"""Is called with the number of rows that were embedded since the last call."""
+Progress = Callable[[float], None]  # called with the number of rows that were embedded since the last call
 
 
 @dataclass(slots=True)
@@ -158,22 +157,15 @@ def as_json(value: Any) -> Any:
 
 
 def as_text(value: Any) -> str | None:
-    """A JSON value in a column of strings: strings as they are, null as None, further values as JSON.
-
-    >>> as_text("a"), as_text([1, "每"]), as_text(math.nan)
-    ('a', '[1, "每"]', None)
-    """
+    """A JSON value in a column of strings: strings as they are, null as None, further values as JSON."""
     value = as_json(value)
     return value if value is None or isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def kept_columns(items: Sequence[Item], kinds: Mapping[str, Any], parquet: bool) -> dict[str, list[Any]]:
-    """The kept values of n rows, by column.
+    """The kept values of n rows, by column, for a .parquet file or for JSON lines.
 
-    Args:
-        items: the rows.
-        kinds: the type of each column, as `Reader.kinds` has it; "exact" = any value, as JSON that gives it back.
-        parquet: they are written to a .parquet file, where values of JSON are strings.
+    A column's kind is that of `Reader.kinds`, or "exact": any value, as JSON that gives it back.
     """
     columns = {}
     for name, kind in kinds.items():
@@ -286,11 +278,7 @@ def texts_to_fit(path: Path) -> tuple[list[str], int]:
 
 
 def windows(items: Iterable[Item], rows: int = WINDOW, characters: int = CHARACTERS) -> Iterator[list[Item]]:
-    """Group items into windows of at most ``rows`` rows; of fewer, if their texts are long.
-
-    >>> [len(w) for w in windows([Item(1, "a"), Item(2, "b"), Item(3, "c")], rows=2)]
-    [2, 1]
-    """
+    """Group items into windows of at most ``rows`` rows; of fewer, if their texts are long."""
     window: list[Item] = []
     held = 0
     for item in items:
@@ -309,16 +297,9 @@ Encode = Callable[[Sequence[Item]], dict[str, Array]]
 def embed_window(
     items: list[Item], encode: Encode, why_nan: Callable[[str], str], empty: dict[str, Array]
 ) -> dict[str, Array]:
-    """Embed the rows that can be embedded.
+    """Embed n rows: vectors (n, D) by name, NaN for a row without one, whose `problem` is set to the reason.
 
-    Args:
-        items: n rows; `problem` of each without a vector is set to the reason.
-        encode: from rows to vectors (k, D) by name; it may raise TooLong or WordNotFound.
-        why_nan: from a text whose vector is NaN or infinite to the reason.
-        empty: the result of `encode` for no rows.
-
-    Returns:
-        Vectors (n, D) by name, NaN for a row without one.
+    `encode` may raise TooLong or WordNotFound; `empty` is its result for no rows.
     """
     good = [i for i, item in enumerate(items) if item.problem is None]
     encoded, problems = _bisected(encode, [items[i] for i in good], empty)

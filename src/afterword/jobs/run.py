@@ -34,12 +34,7 @@ Run = Callable[[ShardWorker, Sequence[int], Listener], None]
 
 
 def run_job(job: Job, worker: ShardWorker, run: Run | None = None, listener: Listener | None = None) -> JobResult:
-    """Embed the shards of a job that are not done, and list the rejected rows.
-
-    Args:
-        job, worker: the job, and what embeds its shards.
-        run: where: in this process (None), in several, or on Ray; see `run_by`.
-        listener: progress callbacks.
+    """Embed the shards of a job that are not done, by `run` (None = in this process), and list the rejected rows.
 
     Raises:
         JobError: the encoder differs from that of the finished shards, or the input has changed.
@@ -142,24 +137,12 @@ def _do(do: ShardEmbedder, number: int) -> Counts:
 
 
 def embed_files(
-    folder: str | Path,
-    files: Sequence[str | Path] | str | Path,
-    model: str | Path,
-    method: str | None = None,
-    *,
-    field: str | None = None,
-    id: str | None = None,
-    keep: Sequence[str] = (),
-    no_text: bool = False,
-    load: Mapping[str, Any] | None = None,
-    workers: int | Literal["auto"] | None = None,
-    ray: str | None = None,
-    threads: int | None = None,
-    shard_rows: int = SHARD_ROWS,
-    overwrite: bool = False,
-    listener: Listener | None = None,
-    **options: Any,
-) -> Job:
+    folder: str | Path, files: Sequence[str | Path] | str | Path, model: str | Path, method: str | None = None, *,
+    field: str | None = None, id: str | None = None, keep: Sequence[str] = (), no_text: bool = False,
+    load: Mapping[str, Any] | None = None, workers: int | Literal["auto"] | None = None, ray: str | None = None,
+    threads: int | None = None, shard_rows: int = SHARD_ROWS, overwrite: bool = False,
+    listener: Listener | None = None, **options: Any,
+) -> Job:  # fmt: skip
     """Embed files of texts into a folder of shards; after any interruption, the same call goes on.
 
     It does what ``afterword embed -o FOLDER/`` does, and each resumes what the other has begun; see docs/jobs.md.

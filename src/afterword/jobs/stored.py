@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,9 @@ from ..errors import DataError
 from ..files.lines import TEXT
 from . import CHUNK_COLUMNS, JOB, WORD_COLUMNS
 from .rows import Array
+
+if TYPE_CHECKING:
+    from ..encoder import Encoder
 
 PREFIX = "afterword."
 UNKNOWN = f"{PREFIX}unknown"
@@ -72,11 +75,7 @@ class VectorsInfo:
 
     @classmethod
     def from_metadata(cls, values: Mapping[str, str]) -> VectorsInfo:
-        """The inverse of `to_metadata`.
-
-        Raises:
-            KeyError, ValueError: a value is missing or cannot be read.
-        """
+        """The inverse of `to_metadata`; a KeyError or ValueError if a value is missing or cannot be read."""
         return cls(
             values["model"], json.loads(values["method"]), values["fingerprint"], values["identity"],
             int(values["dimension"]), values["normalized"] == "true", values.get("prompt"),
@@ -94,11 +93,7 @@ def to_notes(infos: Mapping[str, VectorsInfo], unknown: int = 0) -> dict[str, st
 
 
 def read_notes(path: Path) -> dict[str, str]:
-    """The metadata that Afterword wrote into a .parquet file.
-
-    Raises:
-        DataError: it is not a .parquet file.
-    """
+    """The metadata that Afterword wrote into a .parquet file; a DataError if it is not one."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -110,11 +105,7 @@ def read_notes(path: Path) -> dict[str, str]:
 
 
 def read_info(path: Path) -> dict[str, VectorsInfo]:
-    """What made each column of vectors of a .parquet file, in the order of the columns.
-
-    Raises:
-        DataError: it is not a .parquet file, or ``embed`` did not write it.
-    """
+    """What made each column of vectors of a .parquet file; a DataError if ``embed`` did not write it."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -145,14 +136,7 @@ def holds_vectors(path: Path) -> bool:
     return any(name.endswith("identity") for name in notes)
 
 
-class _Encoder(Protocol):
-    method: Any
-
-    def encode(self, texts: Any, **options: Any) -> Any:
-        """Vectors (n, D)."""
-
-
-def probes(encoder: _Encoder) -> Array:
+def probes(encoder: Encoder) -> Array:
     """The vectors of the probe texts (8, D), as ``encoder.encode`` computes them; NaN for one without tokens."""
     conditional = any("condition" in method.layout.fields for method in encoder.method.members)
     conditions = ["topic"] * len(PROBE_TEXTS) if conditional else None
