@@ -87,15 +87,11 @@ class Index:
 
     @classmethod
     def open(cls, folder: Path, name: str = TABLE) -> Index:
-        """Open an index.
-
-        Args:
-            folder: of the index.
-            name: of the table.
+        """Open an index, by default its finished table.
 
         Raises:
             MissingDataset: the folder does not exist.
-            DataError: the folder is not an index, its first build is not complete, or it is damaged.
+            DataError: it is not an index, its first build is not complete, or it is damaged.
             MissingExtra: lancedb is not installed.
         """
         if not folder.is_dir():
@@ -167,11 +163,7 @@ class Index:
                 self.table.add_columns(new)
 
     def check_settings(self, now: IndexInfo) -> None:
-        """Refuse rows that are made in a different way than those of the index.
-
-        Raises:
-            DataError: a setting differs; the first is named.
-        """
+        """Refuse rows that are made in a different way than those of the index."""
         for name, argument in SAME.items():
             old, new = getattr(self.info, name), getattr(now, name)
             if old != new:
@@ -236,11 +228,7 @@ def exists(folder: Path, name: str = TABLE) -> bool:
 
 @contextmanager
 def writing(folder: Path) -> Iterator[None]:
-    """Lock an index: one process writes at a time. A folder that is empty at the end is removed.
-
-    Raises:
-        DataError: another process is writing, or the folder cannot be written.
-    """
+    """Lock an index: one process writes at a time. A folder that is empty at the end is removed."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         lock = FileLock(folder / LOCK, timeout=0)

@@ -136,11 +136,7 @@ class Update:
         return [as_text(value) for (value,) in kept_columns([item], self.kept, parquet=True).values()]
 
     def write(self, items: Sequence[Item], vectors: Array) -> None:
-        """Merge rows with their vectors (n, D); those with a problem are rejected.
-
-        Raises:
-            DataError: the index cannot be written, or a kept value does not fit its column.
-        """
+        """Merge rows with their vectors (n, D); those with a problem are rejected."""
         good = [i for i, item in enumerate(items) if item.problem is None]
         self.counts["embedded"] += len(good)
         for item in items:
@@ -163,15 +159,9 @@ class Update:
             batches.clear()
 
     def finish(self, prune: bool) -> int:
-        """Merge the last rows, and delete what is gone: surplus chunks, and with ``prune`` what the input lacks.
+        """Merge the last rows, and delete surplus chunks and, with ``prune``, what the input lacks; returns how many rows.
 
         Rows of the index stay if their row in the input is rejected.
-
-        Returns:
-            The number of deleted rows.
-
-        Raises:
-            DataError: with ``prune``, no row of the input could be used; or the index cannot be written.
         """
         self._merge(self._new)
         self._merge(self._changed)

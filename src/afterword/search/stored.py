@@ -54,12 +54,7 @@ def same_encoder(encoders: Sequence[Encoder], infos: Mapping[str, VectorsInfo], 
 
 
 def open_stored(path: Path) -> StoredVectors:
-    """The vectors of a .parquet file, or of a job.
-
-    Raises:
-        DataError: they are not vectors of texts.
-        JobError: the job is not complete.
-    """
+    """The vectors of a .parquet file, or of a job."""
     if not path.is_dir():
         return StoredVectors(path)
     if exists(path):
@@ -106,11 +101,7 @@ class StoredRows:
         self.columns = [name for name in self._schema.names if name not in taken]
 
     def kinds(self, names: Sequence[str]) -> dict[str, Any]:
-        """The Arrow types of columns.
-
-        Raises:
-            DataError: there is no such column.
-        """
+        """The Arrow types of columns."""
         for name in names:
             if self._alias.get(name, name) not in self._schema.names:
                 raise DataError(f"{self.path} has no column {name!r}: it has {', '.join(self._schema.names)}")
