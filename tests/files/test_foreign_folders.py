@@ -12,7 +12,6 @@ from tests.tiny import tiny, tiny_tokenizer
 from transformers import AutoModel, AutoModelForCausalLM
 
 from afterword import Encoder, classical
-from afterword.errors import ModelError
 
 peft = pytest.importorskip("peft", reason="the extra train is not installed")
 
@@ -111,17 +110,6 @@ def test_llm2vec(mode: str, skips: bool, root: Path, theirs: dict[str, Any]) -> 
         assert close(encoder.encode(text, prompt="find: "), pool(asked, length(text)))
 
 
-def test_llm2vec_without_its_own_file(root: Path, theirs: dict[str, Any], tmp_path: Path) -> None:
-    """A model that its classes saved is known by their name, and has its defaults."""
-    theirs["base"].save_pretrained(tmp_path)
-    tiny_tokenizer("llama").save_pretrained(tmp_path)
-    config = json.loads((tmp_path / "config.json").read_text())
-    write(tmp_path / "config.json", **{**config, "architectures": ["LlamaBiModel"]})
-    encoder = Encoder.load(tmp_path)
-    assert encoder.max_length == 512
-    assert close(encoder.encode(TEXTS[0]), states(theirs["base"], TEXTS[0])[1:].mean(0))
-
-
 @pytest.mark.parametrize(
     ("name", "mode", "written", "counted"),
     [
@@ -193,19 +181,3 @@ def test_gritlm(modules: bool, root: Path, theirs: dict[str, Any], tmp_path: Pat
     assert loaded.method == encoder.method and loaded.fingerprint == encoder.fingerprint
     replaced = Encoder.load(tmp_path / "grit", classical())
     assert replaced.method == classical()
-
-
-@pytest.mark.parametrize(
-    ("file", "settings", "said"),
-    [
-        ("llm2vec_config.json", {"pooling_mode": "latent_attention"}, "'latent_attention'"),
-        ("angle.config", {"pooling_strategy": "cls_avg"}, "'cls_avg'"),
-    ],
-)
-def test_what_is_not_supported_is_refused_by_name(file: str, settings: dict, said: str, root: Path, tmp_path: Path):
-    for name in ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"):
-        (tmp_path / name).write_bytes((root / "base" / name).read_bytes())
-    write(tmp_path / file, **settings)
-    with pytest.raises(ModelError, match=said):
-        Encoder.load(tmp_path)
-    assert Encoder.load(tmp_path, classical()).method == classical(), "a method that is named is not asked for"

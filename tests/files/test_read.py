@@ -107,14 +107,6 @@ def lines(content: bytes, encoding: str | None = None) -> list:
     ]
 
 
-def test_only_a_newline_ends_a_line():
-    assert lines(b"") == []
-    assert lines(b"a\n") == lines(b"a") == lines(b"a\r\n") == lines(b"\xef\xbb\xbfa\n") == [(1, "a")]
-    assert lines(b"a\n\nb\n\n") == [(1, "a"), (2, ""), (3, "b"), (4, "")]
-    text = "a\u2028b\x0bc\x1cd\re"
-    assert lines(text.encode()) == [(1, text)]
-
-
 def test_the_first_line_that_is_not_ascii_decides_whether_a_file_is_utf8():
     with pytest.raises(DataError, match=r"0xe9 .*line 2"):
         lines(b"a\nb\xe9t\xe9\n\xc3\xa9")
@@ -123,12 +115,6 @@ def test_the_first_line_that_is_not_ascii_decides_whether_a_file_is_utf8():
         assert "0xe9" in found[1][1] and found[2] == (3, "b")
     with pytest.raises(DataError, match="standard input"):
         lines("a\n".encode("utf-16"))
-
-
-@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "cp1252", "utf-16", "gb18030", "shift-jis"])
-def test_an_encoding_is_followed(encoding: str):
-    texts = ["né|à, \\", "b"] if encoding == "cp1252" else ["表\\ソ", "b"]
-    assert lines("\n".join(texts).encode(encoding), encoding) == [(1, texts[0]), (2, "b")]
 
 
 def test_json_lines():

@@ -7,11 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.agreement import DENSE, LONG, PROMPTS, TEXTS, agree, close, theirs
-from tests.disk import disk_of
 from tests.tiny import tiny
 
 from afterword import Encoder, Method, bellm, classical, ditto, echo, ensemble, prompt, reba
-from afterword.errors import AfterwordError, NotFitted
+from afterword.errors import NotFitted
 from afterword.files.write_encoder import fits_library_modules
 from afterword.methods import remove_biases, scsp, sif, tfidf, token_prepending
 from afterword.post import Dense, Normalise, Post, Truncate, parse_post
@@ -185,34 +184,3 @@ def test_a_prompt_that_is_not_pooled(kind: str, pool: str, models: Path, tmp_pat
     assert not np.allclose(encoder.encode(LONG, prompt="so: "), Encoder(encoder.backbone, classical(pool)).encode(LONG))
     encoder.save(tmp_path / "b")
     assert agree(Encoder.load(tmp_path / "b"), theirs(tmp_path / "b", trust_remote_code=True), LONG, 5e-6)
-
-
-@pytest.mark.parametrize(
-    "method",
-    [classical(states="first_last"), classical(add_special_tokens=False), classical(pool_special_tokens=False), echo()],
-)
-def test_other_methods_are_saved_as_our_module(method: Method, models: Path, tmp_path: Path):
-    encoder = Encoder.load(models / "bert", method)
-    assert not fits_library_modules(encoder)
-    encoder.save(tmp_path / "a")
-    assert "afterword.st.Afterword" in (tmp_path / "a" / "modules.json").read_text()
-    if int(library.__version__.split(".")[0]) >= 6:  # before, local folders were trusted
-        with pytest.raises(ValueError, match="trust_remote_code"):
-            theirs(tmp_path / "a")
-
-
-@pytest.mark.parametrize("limit", [100, 3_000, 100_000])
-@pytest.mark.parametrize("before", [True, False])
-def test_a_full_disk_changes_nothing(
-    limit: int, before: bool, models: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-):
-    place, encoder = tmp_path / "saved", Encoder.load(models / "llama", reba(copies=3))
-    if before:
-        Encoder.load(models / "llama", reba(copies=2)).save(place)
-    capfd.readouterr()
-    with pytest.raises(AfterwordError) as found, disk_of(limit):
-        encoder.save(place, overwrite=True)
-    assert str(place) in str(found.value) and "\n" not in str(found.value)
-    assert capfd.readouterr() == ("", "")
-    assert sorted(p.name for p in tmp_path.iterdir()) == (["saved"] if before else [])
-    assert not before or Encoder.load(place).method == reba(copies=2)

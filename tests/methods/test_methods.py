@@ -15,8 +15,6 @@ from afterword.methods.prompts import TEMPLATES
 from afterword.methods.serialize import parse_method
 from afterword.methods.states import NAMES, States
 from afterword.methods.weights import Weighting
-from afterword.post import RemoveTop
-from afterword.post.embed_filter import EmbedFilter
 from afterword.text.layout import Layout
 
 
@@ -96,16 +94,6 @@ def test_an_invalid_value_is_refused(call: Callable[[], object]) -> None:
     with pytest.raises(MethodError) as caught:
         call()
     assert "\n" not in str(caught.value)
-
-
-def test_numbers_of_numpy_and_torch_are_numbers() -> None:
-    assert (
-        classical(temperature=torch.tensor(0.5)) == classical(temperature=np.float64(0.5)) == classical(temperature=0.5)
-    )
-    half = ensemble("ck", weights=np.array([1, 0.5], np.float32))
-    assert half == ensemble("ck", weights=[np.float32(1), 0.5]) and half.weights == (1.0, 0.5)
-    assert RemoveTop(np.int64(2), centre=np.False_) == RemoveTop(2, centre=False)
-    assert EmbedFilter(keep=np.float32(0.5)) == EmbedFilter(keep=0.5) and token_prepending(start=np.int64(2)).sight
 
 
 @pytest.mark.parametrize(

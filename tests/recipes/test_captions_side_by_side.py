@@ -53,16 +53,6 @@ def test_a_table(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[
         assert [row[column] for row in cells[2:]] == marked
 
 
-def test_models_and_their_own_methods_under_names(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], folder: Path
-) -> None:
-    Encoder.load("afterword-mini", "echo").save(folder / "saved")
-    assert run(monkeypatch, folder, "--model", f"echo={folder / 'saved'}", "--image", "c.jpg", "--image", "a.jpg") == 0
-    out = capsys.readouterr().out
-    assert "|  | afterword-mini | echo |" in out
-    assert out.index("Query: A woman cooks.") < out.index("Query: A dog runs on the grass.")
-
-
 CAPTIONS = Captions.concatenate(["a.jpg", "b.jpg"], [["a dog", "the dog"], ["a | cat", "the\ncat"]])
 GOOD = np.array([[1, 0], [1, 0.1], [0, 1], [0.1, 1]])
 BAD = np.array([[1, 0], [0.1, 1], [0.9, 0.1], [0, 1]])

@@ -6,8 +6,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pytest
 from tests.scripts import Ended, script
 
 from afterword.tasks.rows import read_rows, text, texts
@@ -37,15 +35,6 @@ def test_the_authors_file_comes_out(data: Path) -> None:
     checks: dict[str, Any] = {"word": text, "options": texts, "answer": int}
     theirs = list(read_rows(folder / "wsd_questions.jsonl.gz", checks))
     assert len(ours) == 862 and ours == theirs
-
-
-@pytest.mark.parametrize("length", range(12))
-def test_the_network_sorts(length: int) -> None:
-    chance = np.random.default_rng(length)
-    for _ in range(50):
-        numbers = chance.integers(0, 4, length)
-        order = wsd_questions.argsort(numbers.tolist())
-        assert sorted(order) == list(range(length)) and (np.diff(numbers[order]) >= 0).all()
 
 
 def test_both_forms_and_the_command(tmp_path: Path) -> None:

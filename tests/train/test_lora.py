@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from transformers import AutoModel
 
 from afterword import Encoder, bellm, classical
-from afterword.errors import InputError, MissingExtra, ModelError, UnsupportedModel
-from afterword.train.lora import append_layers, attach, check_four_bit, merge, merge_into
+from afterword.errors import InputError, ModelError, UnsupportedModel
+from afterword.train.lora import append_layers, attach, merge
 from afterword.train.settings import Settings
 
 LORA = Settings(rank=4, alpha=8, dropout=0.0)
@@ -96,16 +96,6 @@ def test_all_linear_layers_get_matrices_and_nothing_else_is_trained(models: Path
         attach(Encoder.load(models / "llama", bellm()).backbone.model, Settings(targets=("c_attn",)))
 
 
-def test_matrices_move_to_the_weights_of_before(models: Path):
-    one, two = (Encoder.load(models / "llama", classical()) for _ in range(2))
-    with torch.no_grad():
-        one.backbone.model.get_submodule("layers.0.mlp.up_proj").weight.mul_(1.01)  # as if it had been held in 4 bits
-    adapted = attach(one.backbone.model, LORA)
-    trained(adapted)
-    merge_into(adapted, two.backbone.model, LORA)
-    assert close(two.encode(TEXTS), plain(models / "llama", by_hand(models / "llama", adapted)))
-
-
 def test_what_is_not_finite_is_not_merged(models: Path):
     adapted = attach(Encoder.load(models / "llama", classical()).backbone.model, LORA)
     trained(adapted)
@@ -113,17 +103,6 @@ def test_what_is_not_finite_is_not_merged(models: Path):
         next(p for n, p in adapted.named_parameters() if "lora_B" in n).fill_(torch.nan)
     with pytest.raises(ModelError, match="cannot be merged"):
         merge(adapted)
-
-
-def test_what_four_bits_need(models: Path, monkeypatch: pytest.MonkeyPatch):
-    llama, gpt2 = (Encoder.load(models / kind, classical()).backbone.model for kind in ("llama", "gpt2"))
-    with pytest.raises(InputError, match="on cpu"):
-        check_four_bit(llama, torch.device("cpu"))
-    with pytest.raises(InputError, match="Conv1D"):
-        check_four_bit(gpt2, torch.device("cuda"))
-    monkeypatch.setattr("afterword.train.lora.find_spec", lambda _: None)
-    with pytest.raises(MissingExtra, match="bitsandbytes"):
-        check_four_bit(llama, torch.device("cuda"))
 
 
 @pytest.mark.parametrize("kind", ["llama", "gpt2", "gemma2", "opt"])

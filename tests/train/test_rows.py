@@ -1,23 +1,16 @@
 """Rows: every format is read, errors name the line, and each loss gets the rows that it learns from."""
 
-import csv
 import gzip
-import io
-import json
 import math
 import warnings
 from pathlib import Path
-from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import torch
-from sentence_transformers.sentence_transformer import losses as theirs
 from tests.train.conftest import DEV, ROWS
 
 from afterword import Encoder, classical
-from afterword.errors import AfterwordError, BadRow, DataError, InputError, MissingDataset
+from afterword.errors import AfterwordError, BadRow, DataError, MissingDataset
 from afterword.st import sentence_transformer
 from afterword.train.losses import RankingByClass, check_rows, make_loss
 from afterword.train.rows import TrainingRows, contrasted
@@ -26,31 +19,6 @@ from afterword.train.settings import Settings
 TRIPLETS = [{"anchor": "a", "positive": "b", "negative": "c"}, {"anchor": "d,e", "positive": 'f"g', "negative": "ü"}]
 SCORED = [{"sentence1": "an anchor", "sentence2": "b", "score": 0.5}, {"sentence1": "c", "sentence2": "d", "score": 5}]
 CSTS = [{"sentence1": "a", "sentence2": "b", "condition": "c", "label": 3}]
-
-
-def write(path: Path, rows: list[dict[str, Any]]) -> Path:
-    kind = path.name.removesuffix(".gz")
-    text = "".join(json.dumps(row) + "\n" for row in rows)
-    if kind.endswith("parquet"):
-        pq.write_table(pa.Table.from_pylist(rows), path)
-        return path
-    if kind.endswith("csv"):
-        file = io.StringIO()
-        table = csv.DictWriter(file, list(rows[0]))
-        table.writeheader()
-        table.writerows(rows)
-        text = file.getvalue()
-    path.write_bytes(gzip.compress(text.encode()) if path.suffix == ".gz" else text.encode())
-    return path
-
-
-@pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz", "a.csv", "a.csv.gz", "a.parquet"])
-@pytest.mark.parametrize("rows", [TRIPLETS, SCORED, CSTS], ids=["triplets", "scored", "conditioned"])
-def test_every_format_gives_the_same_rows(rows: list[dict[str, Any]], name: str, tmp_path: Path):
-    there = TrainingRows.read([{**row, "other": "left out"} for row in rows])
-    read = TrainingRows.read(write(tmp_path / name, [{**row, "other": "left out"} for row in rows]))
-    assert (read.form, read.columns, read.digest) == (there.form, there.columns, there.digest)
-    assert len(read) == len(rows) and TrainingRows.read(read) is read
 
 
 def test_columns_by_form():
@@ -186,20 +154,6 @@ def test_which_rows_a_loss_takes(loss: str, takes: set[str]):
         else:
             with pytest.raises(DataError, match=f"row holds .*{loss}"):
                 check_rows(Settings(loss=loss), rows)
-
-
-def test_the_losses_of_the_library(models):
-    model = sentence_transformer(Encoder.load(models / "llama", classical()))
-    ranking = make_loss(model, Settings(temperature=0.1), gather=True)
-    assert type(ranking) is theirs.MultipleNegativesRankingLoss
-    assert ranking.scale == pytest.approx(10) and ranking.gather_across_devices
-    cached = make_loss(model, Settings(loss="cached_ranking", mini_batch=7, matryoshka=(64, 8)))
-    assert type(cached) is theirs.MatryoshkaLoss and type(cached.loss) is theirs.CachedMultipleNegativesRankingLoss
-    assert cached.loss.mini_batch_size == 7 and list(cached.matryoshka_dims) == [64, 8]
-    assert type(make_loss(model, Settings(loss="angle"))) is theirs.AnglELoss
-    assert type(make_loss(model, Settings(loss="cosent"))) is theirs.CoSENTLoss
-    with pytest.raises(InputError, match="matryoshka=65"):
-        make_loss(model, Settings(matryoshka=(8, 65)))
 
 
 def test_negatives_are_of_different_classes(models):

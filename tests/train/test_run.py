@@ -81,17 +81,6 @@ def test_dev_is_scored_as_the_saved_encoder_does(models: Path, tmp_path: Path):
     assert Encoder.load(tmp_path).max_length == trained.max_length > 4
 
 
-def test_a_run_of_one_step_moves_the_weights(models: Path, tmp_path: Path):
-    options = {**SMALL, "warmup": 0.1, "log_every": 10, "epochs": 1}
-    before = Encoder.load(models / "llama", BOTH).encode(TEXTS)
-    for i, rows in enumerate((ROWS, ROWS[:6])):  # one step of many, and all there is
-        steps = {"steps": 1} if i == 0 else {}
-        encoder = train(models / "llama", rows, tmp_path / str(i), **options, **steps)
-        assert abs(encoder.encode(TEXTS) - before).max() > 1e-4
-        assert list(curve(tmp_path / str(i))) == [1]
-    assert len(curve(tmp_path / "0", "learning_rate")) == 1
-
-
 TRIPLETS = [{**row, "negative": ROWS[i - 1]["positive"]} for i, row in enumerate(ROWS)]
 FORMS = [
     (TRIPLETS, "ranking", {}),

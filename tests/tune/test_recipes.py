@@ -61,14 +61,6 @@ def test_a_decoder_is_tried_by_every_published_method_that_it_supports(llama):
     assert not any(spec.startswith(("prompt", "token_prepending", "scsp")) for spec in quick) and quick < specs
 
 
-def test_a_decoder_has_echo_and_reba_besides(llama):
-    specs = {spec for _, spec in everything(families(Grid(heads="none"), llama))}
-    assert {"classical", "echo", "echo:pool=last", "reba", "reba:pool=mean", "reba:copies=1,pool=mean"} <= specs
-    assert not any("cls" in spec for spec in specs)
-    one = {spec for _, spec in everything(families(Grid(copies=(1,), heads="none"), llama))}
-    assert not any("echo" in spec for spec in one)
-
-
 def test_both_ways(llama, bert):
     grid = Grid(copies=(), both_ways=(1, 2), heads="none")
     specs = [spec for _, spec in everything(families(grid, llama)) if spec.startswith("bellm") and "states" not in spec]

@@ -12,7 +12,7 @@ from tests.tune.made_up import SPECS, load, made_up, slow_vectors
 import afterword.tune.search as search
 from afterword import Encoder, classical
 from afterword.encode.limits import Limits
-from afterword.methods import Ensemble, tfidf
+from afterword.methods import Ensemble
 from afterword.methods.states import States
 from afterword.methods.weights import Plain
 from afterword.post import EmbedFilter, Whiten, parse_post
@@ -79,14 +79,6 @@ def test_the_encoder_of_a_recipe_gives_its_cosines(found):
             assert cosines(*vectors) == pytest.approx(tuned.cosines[i], abs=2e-5)
 
 
-def test_frequencies_are_those_of_the_half_that_ranks(found):
-    encoder, pairs, tuned = found
-    texts = [side[i] for side in (pairs.left, pairs.right) for i in tuned.split[0]]
-    expected = Encoder(encoder.backbone, tfidf()).fit(texts).encode([*pairs.left, *pairs.right])
-    at = next(i for i, r in enumerate(tuned.recipes) if r.spec == "tfidf" and r.post == "none")
-    assert cosines(expected[:44], expected[44:]) == pytest.approx(tuned.cosines[at], abs=1e-6)
-
-
 def test_texts_that_are_truncated_in_two_copies_are_complete_in_one(tmp_path):
     encoder, pairs = load("gpt2", tmp_path, max_length=24), made_up()
     with pytest.warns(UserWarning, match="truncated"):
@@ -118,17 +110,6 @@ def test_too_few_pairs_to_whiten(tmp_path):
     tuned = tune(encoder, made_up(44), Grid(heads="none", posts=(Whiten(),)))
     assert not any(r.post.startswith("whiten") for r in tuned.recipes)
     assert "whiten" in tuned.notes[0] and tuned.notes[0].startswith("classical: ")
-
-
-def test_fewer_directions_than_components_are_whitened(tmp_path):
-    """After a norm without weights, vectors have one direction less than components."""
-    encoder, pairs = load("bert", tmp_path), made_up(100)
-    for name, p in encoder.backbone.model.named_parameters():
-        if "LayerNorm" in name:
-            p.data.fill_(1.0 if "weight" in name else 0.0)
-    tuned = tune(encoder, pairs, Grid(heads="none", posts=(Whiten(),)))
-    at = next(i for i, r in enumerate(tuned.recipes) if r.post == "whiten")
-    assert tuned.encoder_of(at).encode(["a cat"]).shape == (1, 15) and not tuned.notes
 
 
 KINDS = ("last", "layer:0", "layer:0+1", "first_last")

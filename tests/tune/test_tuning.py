@@ -4,7 +4,6 @@ import json
 
 import numpy as np
 import pytest
-import torch
 from tests.tune.made_up import load, made_up
 
 from afterword import Encoder, classical, echo, reba
@@ -15,7 +14,7 @@ from afterword.tasks.pairs import ScoredPairs
 from afterword.tasks.scores import cosines
 from afterword.tune import Grid, score, tune
 from afterword.tune.report import save
-from afterword.tune.tuning import BEST, of_two
+from afterword.tune.tuning import BEST
 
 pytestmark = pytest.mark.filterwarnings("ignore:ditto on")
 
@@ -85,22 +84,6 @@ def test_fitted_steps_are_saved(tmp_path):
         tuned.encoder_of(at).save(tmp_path / post)
         vectors = Encoder.load(tmp_path / post, dtype="float64").encode([*pairs.left, *pairs.right])
         assert cosines(vectors[:100], vectors[100:]) == pytest.approx(tuned.cosines[at], abs=2e-5)
-
-
-def leaders(*widths: int) -> list:
-    random = torch.Generator().manual_seed(0)
-    return [
-        (classical(), f"m{i}", torch.randn(2, 44, width, generator=random, dtype=torch.float64))
-        for i, width in enumerate(widths)
-    ]
-
-
-def test_only_vectors_of_one_width_are_joined() -> None:
-    found = of_two(leaders(8, 8, 4), np.arange(44))
-    assert [recipe.spec for recipe in found.recipes] == ['ensemble:methods="m0;m1",normalise=true'] * 2
-    assert [recipe.post for recipe in found.recipes] == ["none", "centre"] and found.cosines.shape == (2, 44)
-    nothing = of_two(leaders(8), np.arange(44))
-    assert nothing.recipes == [] and nothing.fits == []
 
 
 def test_they_are_tried_and_give_what_their_encoder_gives(tmp_path) -> None:
