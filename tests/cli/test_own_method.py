@@ -85,10 +85,9 @@ def test_an_edited_method_is_evaluated_again(run: Run, model: Path, mine: str, t
     forget()
     file = tmp_path / "mine.py"
     file.write_text(file.read_text().replace("targets / (", "targets / (9 + "))
-    (tmp_path / "more.jsonl").write_bytes((tmp_path / "pairs.jsonl").read_bytes())
-    more = run(*spec[:5], "--out", tmp_path / "out", "--method", mine, "--tasks", tmp_path / "more.jsonl")
-    assert more.code == 2 and "pairs.json" in more.err
-    assert "1/1 pairs: mine:early: " in run(*spec).err
+    edited = run(*spec)
+    assert edited.code == 2 and "pairs.json" in edited.err and "--overwrite" in edited.err
+    assert "1/1 pairs: mine:early: " in run(*spec, "--overwrite").err
 
 
 def test_analyse_and_train(run: Run, model: Path, mine: str, tmp_path: Path):
