@@ -56,6 +56,8 @@ embed -m enc --method echo --method reba -o new.npy a | .npy .jsonl
 similar -m enc a | --against
 # search
 duplicates -i vectors.parquet --over 90 | 90 0.9
+duplicates -i vectors.parquet --over 90% | --over '90%'
+embed -m enc --batch-tokens many a | --batch-tokens 'many'
 duplicates rows.csv | rows.csv --model
 cluster -i vectors.parquet --k two | --k 'two'
 search index a --where colour=1 | 'colour' text

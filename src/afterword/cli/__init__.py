@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from importlib import import_module
 from importlib.metadata import version as installed
+from itertools import pairwise
 from typing import Annotated, Any
 
 import typer.core
@@ -73,12 +74,17 @@ class Verb(Page, typer.core.TyperCommand):
         return super().invoke(ctx)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the arguments; a missing model is answered with an example."""
+        """Parse the arguments; an error names the value, or for a missing model an example."""
+        words = list(args)
         try:
             return super().parse_args(ctx, args)
         except typer.BadParameter as e:
-            if "--model" in getattr(e.param, "opts", ()) and not e.message:
+            options = getattr(e.param, "opts", ())
+            if "--model" in options and not e.message:
                 e.message = "Pass one, such as -m minilm."
+            elif e.message.startswith("Input should be"):
+                value = next((value for option, value in pairwise(words) if option in options), "")
+                e.message = f"{value!r}: {e.message.partition(',')[0]}"
             raise
 
 

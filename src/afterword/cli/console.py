@@ -21,7 +21,6 @@ from typing import Any, Self
 import typer
 
 from ..errors import AfterwordError, TextsCut, TextsUnknown, dropped, plural, visible
-from .tables import RED, YELLOW, styled
 
 REJECTED, WRONG, BUG, INTERRUPTED, UNREAD = 1, 2, 70, 130, 141
 # Typer has a copy of click or uses the installed one, by version: the base class of its errors in both cases
@@ -172,7 +171,8 @@ def _leave_stdout() -> None:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-COLOURS = {"error:": RED, "bug:": RED, "warning:": YELLOW}
+COLOURS = {"error:": "31", "bug:": "31", "warning:": "33"}
+"""Red and yellow, for a terminal; NO_COLOR turns them off."""
 
 
 def say(line: str) -> None:
@@ -182,8 +182,9 @@ def say(line: str) -> None:
     """
     with suppress(OSError, ValueError):  # a closed stderr is no reason to fail
         first, *rest = visible(with_options(line, OPTIONS)).split() or [""]
-        if first in COLOURS:
-            first = styled(first, COLOURS[first], sys.stderr)
+        colourless = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+        if first in COLOURS and sys.stderr.isatty() and not colourless:
+            first = f"\x1b[{COLOURS[first]}m{first}\x1b[0m"
         print(" ".join([first, *rest]), file=sys.stderr, flush=True)
 
 

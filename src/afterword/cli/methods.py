@@ -53,7 +53,7 @@ def methods(
     if as_json:
         typer.echo(json.dumps({"methods": entries, "templates": TEMPLATES}, indent=2, ensure_ascii=False))
         return 0
-    width = page_width(most=WIDTH)
+    width = min(page_width(), WIDTH)
     if names:
         lines = "\n\n".join("\n".join(described(e, width)) for e in entries).splitlines()
     else:

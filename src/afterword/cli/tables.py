@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import sys
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TextIO
+from typing import TYPE_CHECKING, Literal
 
 from ..errors import one_line
 
@@ -20,29 +19,16 @@ NARROWEST = 20  # width of the narrowest page
 GAP = 2  # spaces between columns
 TEXT = 12  # width in cells that a column of texts has at least, if scores can be moved to another table for it
 LONGEST = 30  # length of the longest name that has its meaning on the same line
-BOLD, RED, YELLOW = "1", "31", "33"
 
 
-def page_width(most: int | None = None) -> int:
-    """The width of the terminal in cells, or `PIPE` if there is none; not more than `most`. COLUMNS overrides it."""
-    width = max(shutil.get_terminal_size((PIPE, 24)).columns, NARROWEST)
-    return width if most is None else min(width, most)
+def page_width() -> int:
+    """The width of the terminal in cells, or `PIPE` if there is none. COLUMNS overrides it."""
+    return max(shutil.get_terminal_size((PIPE, 24)).columns, NARROWEST)
 
 
 def terminal() -> int | None:
     """The width of the terminal in cells; None if standard output is a file or a pipe."""
     return page_width() if sys.stdout.isatty() else None
-
-
-def styled(text: str, style: str, stream: TextIO) -> str:
-    """The text in a style if the stream is a terminal with colours, which NO_COLOR turns off.
-
-    >>> import io
-    >>> styled("error:", RED, io.StringIO())
-    'error:'
-    """
-    coloured = not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb" and stream.isatty()
-    return f"\x1b[{style}m{text}\x1b[0m" if coloured else text
 
 
 def wrapped(text: str, width: int, indent: str = "", first: str | None = None) -> list[str]:
