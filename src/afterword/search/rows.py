@@ -159,7 +159,7 @@ class Update:
             batches.clear()
 
     def finish(self, prune: bool) -> int:
-        """Merge the last rows; delete surplus chunks and, with ``prune``, what the input lacks, and return their number.
+        """Merge the last rows; delete surplus chunks and, with ``prune``, what the input lacks; return their number.
 
         Rows of the index stay if their row in the input is rejected.
         """
