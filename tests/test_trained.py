@@ -10,7 +10,7 @@ import torch
 from transformers import AutoModel, AutoModelForCausalLM, AutoTokenizer, logging
 
 from afterword import Encoder, bellm
-from afterword.backbone.model_source import OWN
+from afterword.backbone.model_source import PACKAGED
 from afterword.tasks.pairs import Pairs
 from afterword.tasks.rows import Folder
 
@@ -24,9 +24,9 @@ PAID = {1: [64.88, 75.20, 58.62], 5: [59.48, 77.77, 55.76]}
 
 
 def test_they_are_small_and_say_what_they_are():
-    assert sum(path.stat().st_size for path in OWN.rglob("*") if path.is_file()) < 40e6
-    assert {path.name for path in OWN.iterdir()} == {"afterword-mini", *METHODS}
-    for folder in OWN.iterdir():
+    assert sum(path.stat().st_size for path in PACKAGED.rglob("*") if path.is_file()) < 40e6
+    assert {path.name for path in PACKAGED.iterdir()} == {"afterword-mini", *METHODS}
+    for folder in PACKAGED.iterdir():
         assert json.loads((folder / "config.json").read_text())["dtype"] == "float16"
         card = (folder / "README.md").read_text()
         assert "cc-by-sa" in card.lower().replace(" ", "-") and "recipes/" in card
@@ -38,7 +38,7 @@ def test_they_bring_their_method_and_say_nothing(capfd: pytest.CaptureFixture[st
     logging.set_verbosity_warning()
     try:
         for kind in (AutoModel, AutoModelForCausalLM, AutoTokenizer):
-            kind.from_pretrained(OWN / "afterword-mini")
+            kind.from_pretrained(PACKAGED / "afterword-mini")
         loaded = {name: Encoder.load(name) for name in METHODS}
         assert [len(encoder.encode(["one", "two"])) for encoder in loaded.values()] == [2] * len(METHODS)
     finally:
@@ -50,7 +50,7 @@ def test_they_bring_their_method_and_say_nothing(capfd: pytest.CaptureFixture[st
 @pytest.mark.parametrize("name", METHODS)
 def test_sentence_transformers_opens_them(name: str):
     library = pytest.importorskip("sentence_transformers", reason="the extra st is not installed")
-    theirs = library.SentenceTransformer(str(OWN / name), trust_remote_code=True, device="cpu")
+    theirs = library.SentenceTransformer(str(PACKAGED / name), trust_remote_code=True, device="cpu")
     theirs = theirs.float()  # there a checkpoint keeps its own type
     ours = Encoder.load(name, device="cpu").encode(TEXTS)
     assert np.abs(theirs.encode(TEXTS) - ours).max() <= 1e-6 * np.abs(ours).max()
@@ -68,7 +68,7 @@ def test_training_paid(data: Path, tmp_path: Path, step: int):
 
 
 def test_common_characters_are_single_tokens_and_bos_comes_first():
-    tokenizer = AutoTokenizer.from_pretrained(OWN / "afterword-mini")
+    tokenizer = AutoTokenizer.from_pretrained(PACKAGED / "afterword-mini")
     ids = tokenizer("我们今天吃什么").input_ids
     assert len(ids) == 8 and ids[0] == tokenizer.bos_token_id
     assert tokenizer.decode(ids, skip_special_tokens=True) == "我们今天吃什么"
@@ -78,8 +78,8 @@ def test_common_characters_are_single_tokens_and_bos_comes_first():
     "text", ["The city is the capital of the province and has a large population.", "中国是世界上人口最多的国家之一。"]
 )
 def test_it_prefers_sentences_to_their_words_in_disorder(text: str):
-    model = AutoModelForCausalLM.from_pretrained(OWN / "afterword-mini", dtype=torch.float32).eval()
-    tokenizer = AutoTokenizer.from_pretrained(OWN / "afterword-mini")
+    model = AutoModelForCausalLM.from_pretrained(PACKAGED / "afterword-mini", dtype=torch.float32).eval()
+    tokenizer = AutoTokenizer.from_pretrained(PACKAGED / "afterword-mini")
     ids = tokenizer(text, return_tensors="pt").input_ids
     order = torch.randperm(ids.shape[1] - 1, generator=torch.Generator().manual_seed(1)) + 1
     shuffled = torch.cat([ids[:, :1], ids[:, order]], 1)

@@ -39,7 +39,7 @@ def test_what_else_differs_inside_the_model():
     assert Sight(carry=(1,)).hooks and Sight(1, couple="add").hooks and not Sight(1, temperature=2).hooks
     assert Sight(carry=(1,)).carries(32) == range(1, 7) and Sight(carry=(1,)).carries(3) == range(1, 3)
     assert Sight(carry=(2, 5)).carries(5) == range(2, 5) and not Sight().carries(3)
-    assert Sight(3, couple="angle031", temperature=0.5).plain(3) == Sight(layers=(0, 1, 2), temperature=0.5)
+    assert Sight(3, couple="angle031", temperature=0.5).simplified(3) == Sight(layers=(0, 1, 2), temperature=0.5)
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from tests.tiny import tiny
 from transformers.utils import hub as transformers_hub
 
 from afterword import Encoder, classical, reba
-from afterword.backbone.model_source import OWN, ModelSource
+from afterword.backbone.model_source import PACKAGED, ModelSource
 from afterword.errors import MissingExtra, ModelError
 from afterword.post import Normalise
 
@@ -259,7 +259,7 @@ def test_minilm(minilm: Path, models: Path, tmp_path: Path, monkeypatch: pytest.
     monkeypatch.chdir(tmp_path)
     (tmp_path / "minilm").mkdir()
     assert ModelSource("minilm").name == str(minilm) and ModelSource("minilm").folder() == (minilm, None)
-    assert ModelSource("afterword-mini").name == str(OWN / "afterword-mini")
+    assert ModelSource("afterword-mini").name == str(PACKAGED / "afterword-mini")
     for name in ("minilm", "afterword-mini"):
         shutil.copytree(models, tmp_path / name, dirs_exist_ok=True)
         assert ModelSource(name).name == name

@@ -209,7 +209,7 @@ def _with_lse(
     A sink is one more term in the softmax's denominator: it leaves exp(lse) / (exp(lse) + exp(sink)) of the output.
     """
     widest = torch.promote_types(torch.promote_types(q.dtype, k.dtype), v.dtype)
-    q, k, v = q.to(widest), k.to(widest), v.to(widest)  # under autocast a model may hand out several types
+    q, k, v = q.to(widest), k.to(widest), v.to(widest)  # under autocast a model may mix data types
     added = None if mask.allowed is None else _additive(q, k, mask, None)
     out, lse = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
         q, k, v, 0.0, mask.causal and q.shape[2] > 1, attn_mask=added, scale=scaling

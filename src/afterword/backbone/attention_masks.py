@@ -56,7 +56,7 @@ class Plan:
         readers: what reads attention while the model runs.
         layers: the number of layers, if several of them share one attention module (ALBERT); else 0.
         masks: those of earlier forwards that need no tensor, by the mask function and the length; transformers makes
-            mask functions with a window anew for each forward.
+            mask functions with a window again for each forward.
         sinks_count: the weights that taps read sum to 1 with the attention sinks; False: without them.
         sight: the temperature of attention, and the fate of a window in bidirectional layers.
         force_bidirectional: every layer is bidirectional for now (the second stream of BeLLM's Equation 5).

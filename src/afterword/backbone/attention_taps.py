@@ -1,7 +1,4 @@
-"""Taps: small readers of attention weights, each of which keeps only what its method needs while a forward runs.
-
-A tap belongs to one batch. It reads the layers that it wants, in every group, and returns its result by group.
-"""
+"""Taps: readers of attention weights, each of which keeps only what its method needs while one batch runs."""
 
 from __future__ import annotations
 
@@ -44,9 +41,7 @@ class Tap(ABC):
 class Diagonal(Tap):
     """A[k, k] of one head: how much each token attends to itself (Ditto, section 3). Result: (G, n).
 
-    Args:
-        layer: from 0.
-        head: from 0; None keeps all heads of the layer, with the result (G, H, n).
+    Layer and head are counted from 0; head None keeps all heads of the layer, with the result (G, H, n).
     """
 
     def __init__(self, layer: int, head: int | None) -> None:
@@ -154,10 +149,7 @@ class MaxOverHeads(Tap):
 class LargestOfRow(Tap):
     """The largest weights, over layers and heads, of one token's row, divided by its sum over some tokens (SCSP).
 
-    Args:
-        rows: for each group, the index of the token whose row it is (G,).
-        columns: for each group, the tokens over which a row sums to 1 (G, n).
-
+    For each group, `rows` is the index of that token (G,), `columns` the tokens over which a row sums to 1 (G, n).
     Result: (G, n), 0 for other tokens, and for those that no head sees.
     """
 
@@ -170,7 +162,7 @@ class LargestOfRow(Tap):
         row, columns = self.rows[view.group], self.columns[view.group]
         log = view.log_weights(slice(0, view.length), row[:, None], slice(0, view.heads))[:, :, 0]
         log = log.masked_fill(~columns[:, None], -math.inf)
-        total = log.logsumexp(-1, keepdim=True)  # -inf where a window ends behind the text
+        total = log.logsumexp(-1, keepdim=True)  # -inf where a window ends after the text
         new = (log - total.clamp(min=torch.finfo(log.dtype).min)).amax(1)
         best = self._log.get(view.group)
         self._log[view.group] = new if best is None else torch.maximum(best, new)

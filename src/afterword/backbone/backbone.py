@@ -72,7 +72,7 @@ class Backbone:
     Args:
         model: a base model (no language-model head).
         tokenizer: its tokenizer.
-        facts: what the self-check found out about the model.
+        facts: what the self-check learned of the model.
         modules: the attention module of each layer, in order, where our attention backend is used.
         insides: what was learned of the layers of another copy of the model.
     """
@@ -117,7 +117,7 @@ class Backbone:
     def device(self) -> torch.device:
         """The device of the model's weights."""
         weight = _first_weight(self.model)
-        if weight is None:  # a replica of DataParallel keeps its weights as plain attributes
+        if weight is None:  # a replica of DataParallel keeps its weights as ordinary attributes
             weight = self.model.get_input_embeddings().weight  # type: ignore[operator]
         return weight.device
 
@@ -179,10 +179,10 @@ class Backbone:
             States (N, D), in the batch's order.
 
         Raises:
-            AttentionNotSeen: taps or a sight are given, and the model's attention cannot be read or changed.
+            AttentionNotSeen: attention cannot be read or changed, and the taps or the sight need that.
             InputError: a text has more tokens than the model has positions.
         """
-        sight = sight.plain(self.facts.layers) if sight else NO_SIGHT
+        sight = sight.simplified(self.facts.layers) if sight else NO_SIGHT
         self.require(bool(taps), sight)
         request = Request(layers, sight, taps)
         lock = lock_of(self.model)
@@ -374,7 +374,7 @@ _REGISTRY_LOCK = threading.Lock()
 
 
 def lock_of(model: nn.Module) -> ModelLock:
-    """The lock of a model, one for all backbones that hold the model."""
+    """The lock of a model, one for all backbones of the model."""
     with _REGISTRY_LOCK:
         return _LOCKS.setdefault(model, ModelLock())
 
@@ -422,10 +422,10 @@ def pack(batch: Batch, numbers: Sequence[int], prefix: int = 0) -> PackedBatch:
     groups = [(i, batch.groups[i]) for i in numbers]
     if not prefix:
         start, end = groups[0][1].start, groups[-1][1].end
-        plain = tuple(PackedGroup(i, g.start - start, g.count, g.length) for i, g in groups)
+        packed_groups = tuple(PackedGroup(i, g.start - start, g.count, g.length) for i, g in groups)
         carried = [_carried(g, g.start - start, g.slots) for _, g in groups if g.slots is not None]
         moved = torch.cat(carried, 1) if carried else None
-        return PackedBatch(batch.tokens[start:end], batch.position[start:end], plain, end - start, None, moved)
+        return PackedBatch(batch.tokens[start:end], batch.position[start:end], packed_groups, end - start, None, moved)
     ids_of: list[Tensor] = []
     packed: list[PackedGroup] = []
     indices: list[Tensor] = []
@@ -437,8 +437,8 @@ def pack(batch: Batch, numbers: Sequence[int], prefix: int = 0) -> PackedBatch:
             place = range(size, size := size + prefix)
         for ids, shared in ((group.tokens[:with_prefix, prefix:], place), (group.tokens[with_prefix:], range(0))):
             if len(ids):
-                own = torch.arange(size, size + ids.numel(), device=ids.device).view(ids.shape)
-                indices.append(torch.cat([own.new_tensor(shared).expand(len(ids), -1), own], 1).flatten())
+                at = torch.arange(size, size + ids.numel(), device=ids.device).view(ids.shape)
+                indices.append(torch.cat([at.new_tensor(shared).expand(len(ids), -1), at], 1).flatten())
                 ids_of.append(ids.flatten())
                 packed.append(PackedGroup(number, size, len(ids), ids.shape[1], shared))
                 size += ids.numel()

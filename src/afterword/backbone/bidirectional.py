@@ -20,7 +20,7 @@ class Sight:
     """What differs inside the model: bidirectional layers, whose tokens also attend to later ones; a carried state.
 
     Args:
-        last: this many layers at the end; "auto" means those behind a model's turning point, and must be resolved
+        last: this many layers at the end; "auto" means those after a model's turning point, and must be resolved
             for a model before use (`afterword.papers.turning.resolve`).
         layers: or these, from 0; not both.
         couple: "replace" makes the layers themselves bidirectional. The others are variants of Equation 5, the sum
@@ -32,7 +32,7 @@ class Sight:
         window: a sliding window in bidirectional layers: "keep" it on both sides, or "drop" it, so that all tokens
             attend to all (github.com/WhereIsAI/BiLLM). Without a window both are the same.
         carry: (start, stop): before each layer i, start <= i < stop, counted from 0, the state of the template's
-            placeholder <PST> becomes that of the last token (Token Prepending); (start,) stops at layer 7, or behind
+            placeholder <PST> becomes that of the last token (Token Prepending); (start,) stops at layer 7, or after
             the last one of a smaller model; () carries nothing.
         temperature: scores of every layer's attention are divided by it before the softmax (TempScale).
 
@@ -107,7 +107,7 @@ class Sight:
             raise NoSuchHead(f"layer {wrong[0]} does not exist: the model has layers 0 to {layers - 1}")
         return frozenset(self.layers) if self.layers else frozenset(range(layers - self.last, layers))
 
-    def plain(self, layers: int) -> Sight:
+    def simplified(self, layers: int) -> Sight:
         """The equivalent simplest sight: if all layers are bidirectional, "angle031" has no causal stream to add."""
         if self.couple == "angle031" and len(self.resolve(layers)) == layers:
             return replace(self, last=0, layers=tuple(range(layers)), couple="replace")

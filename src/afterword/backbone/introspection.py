@@ -178,8 +178,8 @@ def special_tokens(model: Any, tokenizer: Tokenizer) -> list[int]:
     """The ids of special tokens for which the model has an embedding, padding first; a text may contain them."""
     names = [f"{name}_token_id" for name in ("pad", "mask", "unk", "bos", "eos", "cls", "sep")]
     ids = [getattr(holder, n, None) for n in names for holder in (text_config(model.config), tokenizer.hf)]
-    known = vocabulary(model)
-    return list(dict.fromkeys(i for i in ids if isinstance(i, int) and 0 <= i < known))
+    size = vocabulary(model)
+    return list(dict.fromkeys(i for i in ids if isinstance(i, int) and 0 <= i < size))
 
 
 def find_stack(model: nn.Module, attention: Sequence[nn.Module], depth: int = 0) -> Stack:
@@ -191,7 +191,7 @@ def find_stack(model: nn.Module, attention: Sequence[nn.Module], depth: int = 0)
     for parent in model.modules():
         for layers in (c for c in parent.children() if isinstance(c, nn.ModuleList)):
             if len(layers) == (depth or len(attention)) and attention and _hold(layers, attention):
-                return Stack(tuple(layers), _norm_behind(model, parent))
+                return Stack(tuple(layers), _norm_after(model, parent))
     raise UnsupportedModel(
         f"{type(model).__name__}: its layers cannot be identified, which states='normed:k', sums of two streams and "
         "Token Prepending need; couple='replace' does not"
@@ -206,7 +206,7 @@ def _hold(layers: Iterable[nn.Module], attention: Sequence[nn.Module]) -> bool:
 
 
 @torch.no_grad()
-def _norm_behind(model: nn.Module, parent: nn.Module) -> nn.Module | None:
+def _norm_after(model: nn.Module, parent: nn.Module) -> nn.Module | None:
     """The child module whose output the model returns as its last state, found by running two tokens.
 
     They are different ones: a padding token's embedding is zero, and may stay zero through all layers.

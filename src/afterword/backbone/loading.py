@@ -90,8 +90,8 @@ def load_backbone(
     built = dict(model_kwargs or {})
     if wrong := sorted(REFUSED & built.keys()):
         raise ModelError(f"model_kwargs={{{wrong[0]!r}: ...}} is not supported: Encoder.load sets it by its arguments")
-    given = {"dtype": dtype or built.pop("torch_dtype", None), "quantization_config": quantization_config}
-    built |= {key: value for key, value in given.items() if value is not None}
+    explicit = {"dtype": dtype or built.pop("torch_dtype", None), "quantization_config": quantization_config}
+    built |= {key: value for key, value in explicit.items() if value is not None}
     with quiet(), _one_line(path):
         device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         built.setdefault("dtype", torch.float32 if device.type == "cpu" else "auto")

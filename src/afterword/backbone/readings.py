@@ -29,7 +29,7 @@ NO_ROUTERS = "{} shows no routers, as mixtures of experts do: use other states, 
 
 @dataclass
 class Insides:
-    """What is known of a model's layers after it was probed: the names of W_O, and the widths of kinds of states."""
+    """What probes of a model's layers showed: the names of W_O, and the widths of kinds of states."""
 
     blocks: tuple[str, ...] = ()
     widths: dict[Layer, int] = field(default_factory=dict)
@@ -127,18 +127,18 @@ def find_blocks(backbone: Backbone) -> tuple[str, ...]:
     model, layers = backbone.model, backbone.facts.layers
     with torch.no_grad(), plain_linears(), _Products(model) as products:
         rows, width = backbone.last(few_tokens(backbone)).shape
-    found: list[str] = []
+    blocks: list[str] = []
     for attended in range(1, layers + 1):
         after = [product for product in products.seen if product.attended == attended]
         inner = list(takewhile(lambda product: product.in_module, after))
         fits = [p for p in after[:1] if p.width == width]  # outside the module, where it might be a router's
-        found += [p.layer for p in inner[-1:] or fits if p.rows == rows and not model.get_submodule(p.layer)._modules]
-    if not found or len(found) != layers or products.attended != layers:
+        blocks += [p.layer for p in inner[-1:] or fits if p.rows == rows and not model.get_submodule(p.layer)._modules]
+    if not blocks or len(blocks) != layers or products.attended != layers:
         raise AttentionNotSeen(
             f"the outputs of {backbone.facts.kind}'s {layers} layers with attention cannot be identified: use a hidden "
             "state, states='layer:k'"
         )
-    return tuple(_outermost(model, name) for name in found)
+    return tuple(_outermost(model, name) for name in blocks)
 
 
 def _outermost(model: nn.Module, name: str) -> str:

@@ -57,11 +57,7 @@ def write_model(model: Any, tokenizer: Any, folder: Path) -> None:
 
 
 def _only_adapter(base: Any) -> str | None:
-    """The name of the model's only adapter, or None.
-
-    Raises:
-        ModelError: there are several, or the adapter is merged or disabled, which a folder cannot express.
-    """
+    """The name of the model's only adapter, or None; raises ModelError for adapters that a folder cannot express."""
     layers = [module for module in base.modules() if isinstance(getattr(module, "merged", None), bool)]
     names = sorted(getattr(base, "peft_config", None) or {})
     if not layers:

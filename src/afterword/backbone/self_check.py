@@ -1,8 +1,7 @@
-"""The self-check: find a way of running a model that gives the model's own hidden states.
+"""The self-check: find the fastest way of running a model that is exact.
 
-The ways are tried in order, the fastest first. For a few texts in one batch, each must give the hidden states that the
-model's own eager attention gives for each text alone. A model that no way reproduces is refused, so that no vector is
-silently wrong.
+For a few texts in one batch, a way must give the hidden states that the model's own eager attention gives for each text
+alone. A model that no way reproduces is refused, so that no vector is silently wrong.
 """
 
 from __future__ import annotations
@@ -134,13 +133,13 @@ class _Check:
     @contextmanager
     def _eager_attention(self) -> Iterator[None]:
         """Use the model's own eager attention for a while."""
-        ours = self.model.config._attn_implementation == NAME
-        if ours:
+        before = self.model.config._attn_implementation
+        if before == NAME:
             self.model.set_attn_implementation("eager")
         try:
             yield
         finally:
-            if ours:
+            if before == NAME:
                 self.model.set_attn_implementation(NAME)
 
     def _try_our_backend(self, way: Way, eager: list[Tensor]) -> Backbone | None:
