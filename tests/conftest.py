@@ -44,7 +44,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 CHECKED = (
     "text.batch backbone.attention backbone.attention_masks backbone.attention_taps "
-    "backbone.attention_views backbone.backbone backbone.introspection backbone.layer_hooks "
+    "backbone.backbone backbone.introspection backbone.layer_hooks "
     "encode.tokens encode.spans tune.search tune.recipes"
 ).split()
 """Shapes are checked in the files that compute with tensors (how often: `less_repetition`). Files that take a user's

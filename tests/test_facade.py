@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import afterword
-from afterword.backbone.attention_views import ScoreView
+from afterword.backbone.attention_taps import ScoreView
 from afterword.shapes import States
 
 NAMES = """

@@ -16,8 +16,7 @@ from torch import Tensor, nn
 
 from .backbone.backbone import Backbone, remove_recorders
 from .backbone.facts import inside
-from .backbone.loading import base_of, load_backbone
-from .backbone.saving import write_model
+from .backbone.loading import base_of, load_backbone, write_model
 from .encode.tokens import features_of, vectors_of
 from .errors import MethodError, MissingExtra, ModelError
 from .files.read_encoder import CONFIG, read_flow, read_ours

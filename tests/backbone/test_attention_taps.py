@@ -7,9 +7,7 @@ import torch
 from torch import Tensor
 
 from afterword.backbone import attention_taps as taps
-from afterword.backbone import attention_views as views
-from afterword.backbone.attention_taps import Diagonal, Diagonals, MaxOverHeads
-from afterword.backbone.attention_views import MatrixView, ScoreView
+from afterword.backbone.attention_taps import Diagonal, Diagonals, MatrixView, MaxOverHeads, ScoreView
 
 G, H, K, D, N = 2, 4, 2, 16, 30
 CASES = ["full", "causal", "window", "softcap", "bias", "sinks"]
@@ -38,7 +36,7 @@ def make(case: str, n: int, dtype: torch.dtype = torch.float32) -> tuple[ScoreVi
 @pytest.mark.parametrize("n", [1, 7, 70])
 @pytest.mark.parametrize("case", CASES)
 def test_every_piece_is_a_piece_of_the_matrix(case: str, n: int, tile: int, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(views, "TILE", tile)
+    monkeypatch.setattr(taps, "TILE", tile)
     view, a = make(case, n)
     matrix = MatrixView(1, 0, case != "full", a)
     assert (view.heads, view.length) == (matrix.heads, matrix.length) == (H, n)

@@ -23,7 +23,6 @@ from afterword.backbone.bidirectional import Sight
 from afterword.backbone.facts import LAST, TABLE
 from afterword.backbone.loading import load_backbone
 from afterword.backbone.self_check import check
-from afterword.errors import AttentionNotSeen
 from afterword.text.batch import Batch, lay
 from afterword.text.layout import Layout
 from afterword.text.segments import Segment, TokenizedText
@@ -127,12 +126,6 @@ def test_a_sight_taps_and_gradients_run_the_prefix_in_every_text(tmp_path: Path)
     encoder = load_backbone(tiny("bert", tmp_path / "bert"))
     with torch.no_grad():
         assert not encoder.facts.shares and not any(run.prefix for run in runs_of(encoder, written(encoder)))
-
-
-def test_the_eager_way_cannot_see_both_ways(tmp_path: Path):
-    backbone = load_backbone(tiny("bloom", tmp_path))
-    with pytest.raises(AttentionNotSeen, match="bloom runs with its own attention"):
-        backbone.forward(batch_of(texts()), sight=Sight(last=1))
 
 
 def gradients(model: Any, loss: Tensor) -> dict[str, Tensor]:

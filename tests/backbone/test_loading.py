@@ -17,8 +17,7 @@ from transformers.utils import logging as hf_logging
 
 from afterword import Encoder, classical
 from afterword.backbone.loading import load_backbone
-from afterword.backbone.saving import write_model
-from afterword.errors import ModelError, UnsupportedModel
+from afterword.errors import ModelError
 
 
 @pytest.fixture
@@ -104,12 +103,6 @@ def test_an_incomplete_folder_is_refused_in_one_line(how: str, llama: Path):
         load_backbone(llama)
     assert "\n" not in str(caught.value) and len(str(caught.value)) < 450
     assert llama.name in str(caught.value)
-
-
-def test_a_state_may_be_narrower_than_the_layers(tmp_path: Path):
-    backbone = load_backbone(tiny("opt", tmp_path, word_embed_proj_dim=32))
-    assert backbone.facts.width == 32
-    assert encode(backbone, classical(), texts()).shape == (len(texts()), 32)
 
 
 def test_loading_is_quiet_and_restores_what_it_changed(llama: Path, capfd: pytest.CaptureFixture[str]):
@@ -232,37 +225,6 @@ def test_the_encoder_of_an_encoder_decoder_is_run_and_saved_by_itself(kind: str,
     assert np.array_equal(again.encode(texts()), encoder.encode(texts()))
     again.save(tmp_path / "twice")
     assert np.array_equal(Eager(tmp_path / "twice").see(texts()[0]).last, eager.see(texts()[0]).last)
-
-
-def test_what_would_lose_or_mix_up_an_encoder_of_both_is_refused(tmp_path: Path):
-    peft = pytest.importorskip("peft", reason="the extra train is not installed")
-    folder = tiny("bart", tmp_path / "bart")
-    kept = {k: v for k, v in load_file(folder / "model.safetensors").items() if "encoder.layers.1.fc1" not in k}
-    backbone = load_backbone(folder)
-    adapted = peft.get_peft_model(backbone.model, peft.LoraConfig(target_modules=["q_proj"]))
-    with pytest.raises(ModelError, match=r"'default' on the encoder of a bart .*merge_and_unload"):
-        write_model(adapted, backbone.tokenizer.hf, tmp_path / "adapted")
-    (folder / "modules.json").write_text(json.dumps([
-        {"idx": 0, "path": "", "type": "sentence_transformers.models.Transformer"},
-        {"idx": 1, "path": "1_Pooling", "type": "sentence_transformers.models.Pooling"},
-    ]))  # fmt: skip
-    (folder / "1_Pooling").mkdir()
-    (folder / "1_Pooling" / "config.json").write_text('{"pooling_mode": "mean"}')
-    with pytest.raises(ModelError, match="bart's decoder"):
-        Encoder.load(folder)
-    assert Encoder.load(folder, "classical").encode(texts()).shape == (len(texts()), 64)
-    save_file(kept, folder / "model.safetensors", {"format": "pt"})
-    with pytest.raises(ModelError, match=r"lacks 2 weights, encoder\.layers\.1\.fc1"):
-        load_backbone(folder)
-
-
-def test_an_encoder_that_transformers_cannot_run_alone_is_refused_by_name(tmp_path: Path):
-    sizes = {"d_model": 32, "encoder_layers": 1, "decoder_layers": 1, "encoder_attention_heads": 2,
-             "decoder_attention_heads": 2, "src_vocab_size": 300, "tgt_vocab_size": 300}  # fmt: skip
-    AutoModel.from_config(AutoConfig.for_model("fsmt", **sizes)).save_pretrained(tmp_path)
-    tiny_tokenizer("bart").save_pretrained(tmp_path)
-    with pytest.raises(UnsupportedModel, match=r"fsmt is .*transformers cannot save its encoder \(FSMTEncoder\)"):
-        load_backbone(tmp_path)
 
 
 @pytest.mark.parametrize("kind", ["qwen2_vl", "gemma3", "llava"])

@@ -20,7 +20,7 @@ from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 
 from ..errors import UnsupportedModel
 from .attention_masks import FILLER, Mask, Rule, current
-from .attention_views import ScoreView
+from .attention_taps import ScoreView
 from .readings import show_values
 
 NAME = "afterword"

@@ -21,8 +21,7 @@ from ..text.batch import Batch, Group
 from ..text.tokenizer import Tokenizer
 from .attention import NAME
 from .attention_masks import FILLER, Mask, PackedGroup, Plan, running
-from .attention_taps import Tap
-from .attention_views import MatrixView, wide
+from .attention_taps import MatrixView, Tap, wide
 from .bidirectional import NO_SIGHT, Sight
 from .facts import LAST, NORMED, TABLE, Facts, Layer, inside
 from .introspection import find_stack, forget, vocabulary

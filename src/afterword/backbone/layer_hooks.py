@@ -121,11 +121,6 @@ class _Streams:
         """Norm the second stream by itself and add it, for "add_postnorm"."""
         if self._inactive() or self.couple != "add_postnorm" or self.second is None:
             return None
-        if self.second.shape != output.shape:
-            raise UnsupportedModel(
-                f"couple='add_postnorm' norms the output of the last layer, {tuple(self.second.shape)}, and the final "
-                f"norm of this model takes another shape, {tuple(output.shape)}: use couple='add'"
-            )
         self.busy = True
         try:
             return output + norm(self.second)  # type: ignore[no-any-return]

@@ -1,4 +1,4 @@
-"""Load any Hugging Face model and its tokenizer, without its head; `self_check` then decides how it is run."""
+"""Load and save any Hugging Face model, without its head, and its tokenizer; `self_check` decides how it is run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from transformers import (
     MODEL_FOR_TEXT_ENCODING_MAPPING,
     AutoConfig,
@@ -22,6 +22,7 @@ from transformers import (
     AutoModelForCausalLM,
     AutoModelForTextEncoding,
     AutoTokenizer,
+    __version__,
 )
 from transformers.utils import cached_file
 from transformers.utils import logging as hf_logging
@@ -30,7 +31,7 @@ from ..errors import MissingExtra, ModelError, UnsupportedModel
 from ..text.tokenizer import Tokenizer
 from .attention import NAME
 from .backbone import Backbone, remove_recorders
-from .introspection import max_length, position_offset, text_config
+from .introspection import max_length, position_offset, text_config, window
 from .model_source import ADAPTER, CHECKED, SAFE, ModelSource, check_file, check_folder, read_json
 from .packed_linear import pack_linears
 from .self_check import check, first_line
@@ -48,6 +49,9 @@ REFUSED = frozenset(
 ADAPTER_WEIGHTS = f"adapter_model{SAFE}"
 MERGEABLE: dict[str, tuple[Any, ...]] = {"peft_type": ("LORA",), "modules_to_save": (None, []), "bias": (None, "none")}
 """Settings of an adapter that can be merged into the weights."""
+
+MARKS = (".base_layer.", ".original_module.")
+"""In the layer with which PEFT replaces another, the names of that layer's own weights hold one of these."""
 
 INSIDE = "inside_of"
 """Attribute of an encoder taken out of an encoder-decoder: its name in the full model, and the full configuration."""
@@ -275,7 +279,7 @@ def _without_kernels(config: Any) -> Any:
     return config
 
 
-def _tensors(model: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+def _tensors(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
     """Parameters and buffers, under all of their names."""
     yield from model.named_parameters(remove_duplicate=False)
     yield from model.named_buffers(remove_duplicate=False)
@@ -384,3 +388,81 @@ def _merge_adapter(model: Any, folder: Path) -> None:
             model.set_submodule(name, layer.get_base_layer())
     model._hf_peft_config_loaded, model._weight_conversions = False, names  # else it is saved under other names
     del model.peft_config
+
+
+def write_model(model: Any, tokenizer: Any, folder: Path) -> None:
+    """Write a model and its tokenizer.
+
+    A model with an adapter is written with its own weights and the adapter's, so that the folder is complete and loads
+    to the same vectors, with or without a PEFT wrapper around the model. The encoder of an encoder-decoder is written
+    with the weight names and the configuration of the full model, so that transformers' AutoModel can load it too.
+
+    Raises:
+        ModelError: the folder would not load to the same model.
+    """
+    base = base_of(model)
+    adapter, inside = _only_adapter(base), getattr(base, INSIDE, None)
+    if inside is not None and adapter is not None:  # transformers would look for it in the full model
+        raise ModelError(
+            f"the adapter {adapter!r} on the encoder of a {base.config.model_type} cannot be saved: merge it into the "
+            "weights with merge_and_unload()"
+        )
+    if type(base).__module__.startswith("transformers."):
+        _check_window(base.config)
+    native, names = getattr(base, "_hf_peft_config_loaded", False), getattr(base, "_weight_conversions", None)
+    with quiet():
+        try:
+            base._hf_peft_config_loaded = False  # else transformers writes the adapter alone
+            if adapter is not None:
+                base._weight_conversions = None  # else it writes the model's weights under an adapter's names
+            if inside is not None:
+                name, config = inside
+                base.save_pretrained(folder, state_dict={f"{name}.{k}": t for k, t in base.state_dict().items()})
+                config.dtype = base.config.dtype
+                config.save_pretrained(folder)
+            else:
+                base.save_pretrained(folder, state_dict=adapter and _without_adapters(base.state_dict()))
+            if adapter is not None:
+                base._hf_peft_config_loaded = True  # now write the adapter alone
+                base.save_pretrained(folder)
+        finally:
+            base._hf_peft_config_loaded, base._weight_conversions = native, names
+        tokenizer.save_pretrained(folder)
+
+
+def _only_adapter(base: Any) -> str | None:
+    """The name of the model's only adapter, or None; raises ModelError for adapters that a folder cannot express."""
+    layers = [module for module in base.modules() if isinstance(getattr(module, "merged", None), bool)]
+    names = sorted(getattr(base, "peft_config", None) or {})
+    if not layers:
+        return None
+    if len(names) != 1:
+        raise ModelError(f"the model has {len(names)} adapters, {', '.join(names)}: keep one with delete_adapter()")
+    if any(layer.merged for layer in layers):
+        raise ModelError(f"the adapter {names[0]!r} is merged but still attached: call merge_and_unload() to save both")
+    if any(layer.disable_adapters or names[0] not in layer.active_adapters for layer in layers):
+        raise ModelError(f"the adapter {names[0]!r} is disabled: enable it, or remove it with unload()")
+    return str(names[0])
+
+
+def _check_window(config: Any) -> None:
+    """Validate that the window survives saving: older transformers halve that of a bidirectional Gemma 3 each time."""
+    now = window(type(config).from_dict(config.to_dict()))
+    if window(config) != now:
+        raise ModelError(
+            f"this {config.model_type} cannot be saved: transformers {__version__} would read its attention window of "
+            f"{window(config)} tokens back as {now}; update transformers"
+        )
+
+
+def _without_adapters(weights: dict[str, Tensor]) -> dict[str, Tensor]:
+    """A model's own weights under their own names, without those of adapters; PEFT wraps the layers of both."""
+    wrapped = {name.split(mark)[0] for name in weights for mark in MARKS if mark in name}
+    kept = {}
+    for name, tensor in weights.items():
+        mark = next((m for m in MARKS if m in name), None)
+        if mark is not None:
+            kept[name.replace(mark, ".")] = tensor
+        elif not any(name.startswith(f"{layer}.") for layer in wrapped):
+            kept[name] = tensor
+    return kept

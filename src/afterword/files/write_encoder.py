@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from safetensors.torch import save_file
 
-from ..backbone.loading import is_inside
-from ..backbone.saving import write_model
+from ..backbone.loading import is_inside, write_model
 from ..errors import ModelError
 from ..methods import AnyMethod, Method, classical
 from ..methods.frequency import ByToken

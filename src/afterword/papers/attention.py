@@ -16,8 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..backbone.attention_taps import Matrices, Tap
-from ..backbone.attention_views import AttentionView
+from ..backbone.attention_taps import AttentionView, Matrices, Tap
 from ..backbone.facts import LAST
 from ..encode.limits import Limits
 from ..encoder import Encoder
