@@ -163,7 +163,8 @@ def embed(
         columns = [*kept, *filter(None, [condition.condition_field])]
         listed = form.open(input[0] if input else None, texts, columns) if texts else None
         file = None if path is None else OutputFile(path, rejects, overwrite)
-        check_output(file, inputs, len(methods))
+        if file is not None:
+            file.check(inputs, len(methods))
         if inputs.files and inputs.files[0].is_file():  # mistakes are reported before torch is imported
             next(read_ahead(inputs.items()), None)
         fitting.check(methods, overwrite)
@@ -203,18 +204,6 @@ def kept_in(folder: Path | None) -> str:
     from ..jobs.job import Job
 
     return Job.open(folder).kept()
-
-
-def check_output(output: OutputFile | None, inputs: Inputs, vectors: int = 1) -> None:
-    """Validate the output before a model is loaded; ``vectors`` is the number of vectors of a row."""
-    if output is None:
-        return
-    from ..jobs.output import kind_of
-
-    if kind_of(output.path) == "npy" and (inputs.keep or vectors > 1):
-        hint = "--keep" if inputs.keep else "--output"
-        raise typer.BadParameter("an .npy file holds one vector a row: write .jsonl or .parquet", param_hint=hint)
-    output.check(inputs.files[0] if inputs.files else None)
 
 
 def recipe_of(model: Model, method: Method, speed: Speed, **more: Any) -> Recipe:

@@ -11,7 +11,7 @@ import typer
 from ..jobs import VECTOR, WORD_COLUMNS
 from . import options as o
 from .console import interruptible
-from .embed import check_output, recipe_of, to_file, to_stdout
+from .embed import recipe_of, to_file, to_stdout
 from .option_groups import Method, Model, Output, Separated, Speed, check_device, check_texts, read_keep
 
 
@@ -69,7 +69,8 @@ def words(
         inputs = replace(inputs, format="jsonl") if input in (None, Path("-")) else replace(inputs, files=(input,))
     path = None if output.output in (None, Path("-")) else output.output
     file = None if path is None else OutputFile(path, output.rejects, output.overwrite)
-    check_output(file, inputs)
+    if file is not None:
+        file.check(inputs)
     with interruptible(lambda: ""):
         if inputs.files and inputs.files[0].is_file():
             next(read_ahead(inputs.items()), None)

@@ -24,7 +24,7 @@ from ..files.lines import Reader
 from ..files.tables import value_of
 from . import PROBLEM, ROW
 from .job import INPUT, JOINED, Job, check_foreign, locked, shards_in
-from .rows import Array, as_json
+from .rows import Array, Inputs, as_json
 from .stored import to_notes
 
 FORMATS = ("jsonl", "parquet", "npy")
@@ -63,13 +63,16 @@ class OutputFile:
         """The file that lists rows without a vector."""
         return self.rejects or self.path.with_name(self.path.name + ".rejects.jsonl")
 
-    def check(self, source: Path | None) -> None:
-        """Validate the files of a command, before a model is loaded.
+    def check(self, inputs: Inputs, vectors: int = 1) -> None:
+        """Validate the files of a command, whose rows have this number of vectors, before a model is loaded.
 
         Raises:
             DataError: a folder does not exist or cannot be written.
-            InputError: a file exists, or two are the same.
+            InputError: a file exists, or two are the same, or the format cannot hold the rows.
         """
+        if kind_of(self.path) == "npy" and (inputs.keep or vectors > 1):
+            raise InputError(f"{self.path}: an .npy file has one vector a row, without keep=: write .jsonl or .parquet")
+        source = inputs.files[0] if inputs.files else None
         files = [self.path, self.listing]
         if len({path.resolve() for path in [*files, *([source] if source else [])]}) < len(files) + bool(source):
             raise InputError(f"{self.path}: input=, output= and rejects= are different files")
