@@ -67,13 +67,6 @@ def test_training_paid(data: Path, tmp_path: Path, step: int):
     assert [scores[name] for name in (*METHODS, "untrained")] == pytest.approx(PAID[step], abs=0.05)
 
 
-def test_common_characters_are_single_tokens_and_bos_comes_first():
-    tokenizer = AutoTokenizer.from_pretrained(PACKAGED / "afterword-mini")
-    ids = tokenizer("我们今天吃什么").input_ids
-    assert len(ids) == 8 and ids[0] == tokenizer.bos_token_id
-    assert tokenizer.decode(ids, skip_special_tokens=True) == "我们今天吃什么"
-
-
 @pytest.mark.parametrize(
     "text", ["The city is the capital of the province and has a large population.", "中国是世界上人口最多的国家之一。"]
 )

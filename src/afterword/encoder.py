@@ -46,7 +46,7 @@ class Encoder:
         backbone: the model.
         method: how a text becomes a vector.
         post: post-processing steps, applied to every vector in this order.
-        max_length: maximum number of tokens, template and special tokens included; None = the model's own limit.
+        max_length: maximum number of tokens, template and special tokens included; None = the model's limit.
         prompts: named instructions, to be put before texts.
         default_prompt_name: the prompt that is used if a call names none.
         similarity_fn_name: the similarity function: "cosine", "dot", "euclidean" or "manhattan".
@@ -82,8 +82,8 @@ class Encoder:
             method: a method or an ensemble, or its name and options as a string; None = the method saved in the
                 folder, or `classical` with a warning where there is none.
             device: where the model runs; None = a GPU if there is one, else the CPU.
-            dtype: type of the weights; None = float32 on a CPU, the checkpoint's own type on a GPU.
-            max_length: maximum number of tokens; None = the folder's or the model's own limit.
+            dtype: type of the weights; None = float32 on a CPU, the checkpoint's type on a GPU.
+            max_length: maximum number of tokens; None = the folder's or the model's limit.
             revision: branch, tag or commit of the repository on the Hub.
             trust_remote_code: run the Python code that comes with the model.
             token: access token for the Hub; None = that of the logged-in user.
@@ -119,7 +119,7 @@ class Encoder:
     def sentence_transformer(self, **options: Any) -> Any:
         """This encoder as a SentenceTransformer with the same weights in memory; ``options`` are passed to that class.
 
-        For training, tools that accept no other class (BERTopic, KeyBERT), and arguments that `encode` refuses.
+        For training, tools that accept that class only (BERTopic, KeyBERT), and arguments that `encode` refuses.
         """
         from .st import sentence_transformer
 
@@ -320,7 +320,7 @@ class Encoder:
 
         Args:
             texts: as for `encode`.
-            methods: methods and ensembles by name; or a list, whose methods go by their own names.
+            methods: methods and ensembles by name; or a list, whose methods go by their names.
             prompt_name, prompt, batch_size, batch_tokens, show_progress_bar, normalize_embeddings, truncate_dim,
                 on_long, on_empty: as for `encode`.
 
@@ -375,9 +375,8 @@ class Encoder:
     ) -> Any:  # fmt: skip
         """The spans of the chunks of `encode_chunks`: a list for one string, else a list of lists.
 
-        Args:
-            texts, chunks, tokens, prompt_name, prompt: as for `encode_chunks`.
-            overlap: number of tokens that two chunks of ``tokens`` share, unless that divides a letter.
+        Arguments are those of `encode_chunks`; two chunks of ``tokens`` share ``overlap`` tokens, unless that divides a
+        letter.
         """
         method, (listed, single) = self._prompted(self.method, prompt, prompt_name), one_or_many(texts)
         chunker = narrowest(Chunker(self.backbone, one, Limits(self.max_length)) for one in method.members)

@@ -75,14 +75,6 @@ def test_nothing_of_a_long_text_is_cut(backbone: Backbone):
     assert all(len(encoder.backbone.tokenizer.ids([(TEXT * 3)[a:b]])[0]) <= 20 for a, b in found.spans)
 
 
-def test_chunks_by_themselves_are_ordinary_vectors(backbone: Backbone):
-    encoder = Encoder(backbone, prompt("eol"), (Normalise(),))
-    found = encoder.encode_chunks([TEXT, "dog"], "sentences", late=False)
-    assert [len(own.spans) for own in found] == [5, 1]
-    wanted = encoder.encode([TEXT[a:b].strip() for a, b in found[0].spans])
-    assert np.array_equal(found[0].vectors, wanted) and np.array_equal(found[1].vectors, encoder.encode(["dog"]))
-
-
 def test_prompts_and_steps_are_those_of_encode_words(backbone: Backbone):
     encoder = Encoder(backbone, echo(), (Normalise(),), prompts={"p": "of banks: "})
     found = encoder.encode_chunks(TEXT, [(4, 8), (20, 43)], prompt_name="p", truncate_dim=8)

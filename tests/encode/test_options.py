@@ -35,11 +35,6 @@ def test_their_arguments_in_their_order(llama, name: str) -> None:
     assert (call(inputs=TEXTS) == call(sentences=TEXTS)).all() and (call(TEXTS) == call(texts=TEXTS)).all()
 
 
-def test_its_own_device_is_no_other(llama) -> None:
-    for device in ("cpu", torch.device("cpu"), "cpu:0", None):
-        assert (llama.encode("dog", device=device) == llama.encode("dog")).all()
-
-
 def test_tensors_are_ordinary_ones(llama) -> None:
     for found in (llama.encode(TEXTS, convert_to_tensor=True), llama.encode(TEXTS, convert_to_numpy=False)[0]):
         assert not found.is_inference()

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import copy
-import pickle
 from importlib.metadata import version
 
 import numpy as np
 import pytest
 import torch
 from packaging.version import Version
-from tests.tiny import tiny
 
 pytest.importorskip("sentence_transformers")
 
@@ -153,9 +150,3 @@ def test_similarities_are_theirs(encoder, name: str) -> None:
     assert isinstance(model.similarity(a, b), np.ndarray)
     with pytest.raises(InputError, match="row by row"):
         model.similarity_pairwise(a, b[:2])
-
-
-def test_it_is_copied_and_pickled(tmp_path) -> None:
-    own = Encoder.load(tiny("gpt2", tmp_path), classical())
-    for other in (copy.copy(own), copy.deepcopy(own), pickle.loads(pickle.dumps(own))):
-        assert (other.encode("dog") == own.encode("dog")).all()

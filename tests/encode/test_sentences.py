@@ -9,11 +9,9 @@ from tests.tiny import tiny
 from afterword import Encoder, bellm, classical, echo, prompt, reba
 from afterword.backbone.loading import load_backbone
 from afterword.encode import sentences as room
-from afterword.encode.sentences import combine, shares, steps_of
+from afterword.encode.sentences import shares, steps_of
 from afterword.errors import InputError, TooLong
 from afterword.post import Normalise, Truncate
-from afterword.text.batch import lay
-from afterword.text.segments import Segment, TokenizedText
 
 
 @pytest.fixture(scope="module")
@@ -67,15 +65,6 @@ def test_equal_texts_are_embedded_once(own, monkeypatch: pytest.MonkeyPatch, met
     found = encoder.encode(TEXTS, show_progress_bar=done.append)
     assert close(found, alone, 1e-5)
     assert sum(counted.texts) == 5 and sum(done) == len(TEXTS)
-
-
-def test_equal_texts_under_other_conditions_are_others(own, monkeypatch: pytest.MonkeyPatch) -> None:
-    encoder = Encoder(own, prompt("csts"))
-    texts, conditions = ["dog", "dog", "dog", "cat"], ["size", "colour", "size", "size"]
-    alone = [encoder.encode([t], conditions=[c])[0] for t, c in zip(texts, conditions, strict=True)]
-    counted = Forwards(own)
-    monkeypatch.setattr(own, "forward", counted)
-    assert close(encoder.encode(texts, conditions=conditions), np.stack(alone), 1e-5) and sum(counted.texts) == 3
 
 
 def test_duplicates_are_counted_where_texts_are_cut_empty_or_refused(own) -> None:
@@ -150,14 +139,6 @@ def test_copies_share_no_forward_where_rotary_frequencies_know_the_length(kind, 
     for name, method in methods.items():
         alone = Encoder(encoder.backbone, method).encode([text])
         np.testing.assert_allclose(many[name], alone, rtol=0, atol=2e-6 * np.abs(alone).max())
-
-
-def test_a_vector_is_weights_times_states() -> None:
-    """Two texts, the longer one first in the batch; a row of weights each."""
-    batch = lay([TokenizedText((Segment(list(range(20, 20 + n)), ((0, n),)),), kept=n, total=n) for n in (1, 2)])
-    states = torch.tensor([[1.0, 0], [0, 1], [5, 5]])
-    made = combine(batch, [torch.tensor([[[2.0, 3.0]]]), torch.tensor([[[4.0]]])], states)
-    assert made[:, 0].tolist() == [[20, 20], [2, 3]]
 
 
 def test_an_encoders_steps_come_first_then_the_truncation_then_the_length(own) -> None:

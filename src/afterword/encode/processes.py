@@ -1,4 +1,4 @@
-"""Spawned processes that each hold a loaded object; copies of one model in them, each on its own device."""
+"""Spawned processes that each hold a loaded object, such as a copy of one model on a device."""
 
 from __future__ import annotations
 
@@ -37,18 +37,18 @@ class ProcessPool:
     The processes are spawned: a script that starts them needs ``if __name__ == "__main__":``.
 
     Args:
-        start: loads the object of a process, as ``start(*shared, own[i])``; a module's function.
+        start: loads the object of a process, as ``start(*shared, each[i])``; a module's function.
         shared: arguments that all processes get.
-        own: the last argument of each process; one process is started for each.
+        each: the last argument of each process; one process is started for each.
     """
 
-    def __init__(self, start: Callable[..., Any], shared: tuple[Any, ...], own: Sequence[Any]) -> None:
+    def __init__(self, start: Callable[..., Any], shared: tuple[Any, ...], each: Sequence[Any]) -> None:
         context = get_context("spawn")
         reader, self._alive = context.Pipe(duplex=False)
         turns = context.SimpleQueue()
-        for turn in range(len(own)):
+        for turn in range(len(each)):
             turns.put(turn)
-        self._executor = ProcessPoolExecutor(len(own), context, _begin, (reader, turns, start, shared, tuple(own)))
+        self._executor = ProcessPoolExecutor(len(each), context, _begin, (reader, turns, start, shared, tuple(each)))
 
     def submit(self, do: Callable[..., Any], *arguments: Any) -> Future[Any]:
         """Schedule ``do(held, *arguments)`` in a process, where ``held`` is the object that it loaded.
@@ -75,12 +75,12 @@ _HELD: list[tuple[Any, Exception | None]] = []
 
 
 def _begin(
-    parent: Connection, turns: Any, start: Callable[..., Any], shared: tuple[Any, ...], own: tuple[Any, ...]
+    parent: Connection, turns: Any, start: Callable[..., Any], shared: tuple[Any, ...], each: tuple[Any, ...]
 ) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends this process through its parent
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     try:
-        _HELD.append((start(*shared, own[turns.get()]), None))
+        _HELD.append((start(*shared, each[turns.get()]), None))
     except Exception as e:  # raised by the first task: an error here would break the pool without its message
         _HELD.append((None, e))
 

@@ -60,7 +60,7 @@ def word_vectors(
                 check_written(writings, tokenizer, vocabulary, named)
                 tokens = find_tokens(here, window, writings, copy_of(member), first)
                 counted.note(writings, limits, named)
-                advance(sum(not own for own in here))
+                advance(sum(not asked for asked in here))
                 parts.append(dict[int, Array]())
                 for i, vector in vectors_of_tokens(backbone, member, writings, tokens, budget, steps):
                     parts[-1][i] = vector
@@ -239,7 +239,7 @@ class Chunker:
                 )
             holding = [s for s in (*range(0, last, self.room - overlap), last) if s <= a and b <= s + self.room]
             central = {s: min(a - s, s + self.room - b) for s in holding}
-            middle = min(max((a + b - self.room) // 2, 0), last)  # a separate window, if no other holds it
+            middle = min(max((a + b - self.room) // 2, 0), last)  # a separate window, if none of these holds it
             taken.setdefault(max(central, key=central.__getitem__, default=middle), []).append(k)
         for start, numbers in taken.items():
             (window,) = self._write([ids[start : start + self.room]])

@@ -122,10 +122,10 @@ def features_of(
     some, blank, passes = any("condition" in one.layout.fields for one in members), set[int](), []
     for one in members:
         layout = with_prompt(one.layout, prompt)
-        own = None if some and "condition" not in layout.fields else conditions
-        rows = check_written(layout.write(texts, tokenizer, max_length, conditions=own), tokenizer, vocabulary)
+        paired = None if some and "condition" not in layout.fields else conditions
+        rows = check_written(layout.write(texts, tokenizer, max_length, conditions=paired), tokenizer, vocabulary)
         blank |= {t for t, row in enumerate(rows) if _is_blank(row, one, tokenizer.hf.mask_token_id)}
-        passes.append((layout, None if own is None else ["."], rows))
+        passes.append((layout, None if paired is None else ["."], rows))
     filled, features = next((t for t in range(len(texts)) if t not in blank), None), Features()
     for i, (layout, condition, rows) in enumerate(passes):
         if blank:  # another text, or a full stop, runs in the place of a blank one

@@ -29,7 +29,7 @@ class EmbedFilter(Post):
         spectrum: which directions are dropped: those of the largest and the smallest singular values, in equal
             numbers ("edge"), of the smallest ("tail"), or of the largest ("head").
         keep: how many are kept: a fraction of all, such as 0.25, or a whole number; None = half.
-        head: a model, by its name or folder, whose head is taken; None = the encoder's own.
+        head: a model, by its name or folder, whose head is taken; None = the encoder's.
     """
 
     spectrum: Literal["edge", "tail", "head"] = "edge"
