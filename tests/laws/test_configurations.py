@@ -13,11 +13,9 @@ import torch
 from tests import zoo
 from tests.eager import READING, SEEING, STATES, Eager, Today, bellm_mean
 from tests.families import texts
-from tests.judge import judge
 from tests.tiny import tiny, tiny_tokenizer
 from torch import Tensor
-from transformers import AutoConfig, AutoModel, PreTrainedConfig
-from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+from transformers import AutoConfig, AutoModel
 
 from afterword import Encoder, Method
 from afterword.backbone.backbone import Backbone
@@ -27,8 +25,6 @@ from afterword.errors import ModelError, UnsupportedModel
 from afterword.text.tokenizer import Tokenizer
 
 EXACT = 1e-5
-LENGTHS = (12, 5, 1, 23, 40, 5)
-PER_LAYER = hasattr(PreTrainedConfig, "per_layer_config")
 
 
 def vectors(backbone: Backbone, method: Method, ids: list[list[int]]) -> np.ndarray:
@@ -42,39 +38,6 @@ def same(found: np.ndarray, wanted: list[Tensor]) -> bool:
     """Row by row within `EXACT` of the row's largest component; a row of zeros is zeros."""
     rows = np.stack([w.numpy() for w in wanted])
     return bool(np.isfinite(found).all() and (abs(found - rows) <= EXACT * abs(rows).max(1, keepdims=True)).all())
-
-
-def written(kind: str, folder: Path, **changes: Any) -> Path:
-    """A model of the zoo with other settings, and its tokenizer."""
-    made = CONFIG_MAPPING[kind]
-    torch.manual_seed(0)
-    model = AutoModel.from_config(
-        made(**{**zoo.shrunk(made(), text=True), **changes}), attn_implementation="eager"
-    ).eval()
-    zoo.randomise(model)
-    model.save_pretrained(folder)
-    zoo.tokenizer(model.config).save_pretrained(folder)
-    return folder
-
-
-@pytest.mark.skipif(not PER_LAYER, reason="this transformers has no settings of single layers")
-@pytest.mark.parametrize(
-    ("settings", "heads"),
-    [
-        ({1: {"head_dim": 32}, 3: {"head_dim": 32}}, 2),
-        ({i: {"head_dim": 32, "num_key_value_heads": 1} for i in (1, 3)}, 1),
-        ({0: {"num_key_value_heads": 4}, 2: {"num_key_value_heads": 4}}, 4),
-    ],
-    ids=["wider heads", "fewer keys", "more keys"],
-)
-def test_layers_of_other_shapes_are_exact_by_every_method(settings: Any, heads: int, tmp_path: Path):
-    folder = written("gemma4_text", tmp_path, per_layer_config=settings, num_kv_shared_layers=0)
-    config = AutoConfig.from_pretrained(folder)
-    assert config.per_layer_config[min(settings)].num_key_value_heads == heads
-    with pytest.raises(RuntimeError, match="is a per-layer attribute"):
-        _ = [getattr(config, name) for name in next(iter(settings.values()))]
-    verdict = judge("gemma4_text", folder, LENGTHS)
-    assert verdict.way == "flat" and not verdict.refused and not verdict.wrong and len(verdict.worst) >= 11
 
 
 def stated(folder: Path, **settings: Any) -> Path:

@@ -13,12 +13,12 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from afterword.backbone.loading import load_backbone
-from afterword.errors import AfterwordError, InputError, MethodError, WordNotFound
+from afterword.errors import AfterwordError, InputError, MethodError
 from afterword.methods import CATALOGUE
 from afterword.methods.serialize import from_json, parse_method, to_json
 from afterword.text.layout import Layout, punctuated
 from afterword.text.tokenizer import Tokenizer, check_text
-from afterword.text.words import find_tokens, span_of
+from afterword.text.words import find_tokens
 
 BYTES = {b: c for c, b in zip(
     [*map(chr, range(33, 127)), *map(chr, range(161, 173)), *map(chr, range(174, 256))],
@@ -100,17 +100,6 @@ def test_offsets(oracle: Path, model: str, text: str, cut: tuple[int, int]) -> N
     characters = set(range(start, end))
     expected = [i for i, held in enumerate(brute(spelled, text, model == "llama_gqa")) if held & characters]
     assert find_tokens([[(start, end)]], [text], [writing], 1)[0][0] == expected
-
-
-@given(text=texts, word=st.one_of(texts, st.integers(), st.none()), n=st.integers(-3, 3))
-def test_words(text: str, word: object, n: int) -> None:
-    """A word is found where it stands, or it is an error of ours."""
-    try:
-        start, end = span_of((word, n), text)  # type: ignore[arg-type]
-    except (WordNotFound, InputError):
-        return
-    if isinstance(word, str):
-        assert text[start:end] == word
 
 
 pieces = "{text} { } {{ x [MASK] {condition} {0} “ {text!r} {text:>5} {text.x}".split(" ")

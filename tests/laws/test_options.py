@@ -19,7 +19,7 @@ from tests.tiny import tiny
 from afterword import Encoder, classical
 from afterword.encode.spans import SpanVectors
 from afterword.errors import AfterwordError, TextsCut
-from afterword.post import Centre, Normalise
+from afterword.post import Centre
 
 TEXTS = ["a dog", "two dogs and a cat", "x" * 40, "a dog"]
 PROMPTS = {"query": "find: ", "document": "text: "}
@@ -230,9 +230,3 @@ def test_what_is_not_read_is_what_sentence_transformers_does_not_read(prompted) 
         assert type(ours) is type(wanted), options
         for a, b in zip(ours, wanted, strict=True):
             np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=0, atol=2e-5)
-
-
-def test_normalising_twice_is_normalising(encoder) -> None:
-    """mine_hard_negatives asks every model for it; those that normalise already must not refuse."""
-    once = Encoder(encoder.backbone, classical(), (Normalise(),))
-    np.testing.assert_allclose(once.encode(TEXTS, normalize_embeddings=True), once.encode(TEXTS), rtol=0, atol=1e-7)
