@@ -230,10 +230,6 @@ def report(evaluation: Evaluation, out: Path) -> int:
 
 
 def title_of(model: str) -> str:
-    """The name of a model in results.
-
-    >>> title_of("models/gpt2/"), title_of("openai-community/gpt2")
-    ('gpt2', 'openai-community/gpt2')
-    """
+    """The name of a model in results: its folder's, or that on the Hugging Face Hub."""
     path = Path(model)
     return path.resolve().name if path.exists() else model
