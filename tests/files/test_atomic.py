@@ -53,11 +53,12 @@ def test_an_encoder_is_replaced_with_overwrite_only(tmp_path: Path):
 
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_a_folder_or_a_file_of_the_users_is_never_touched(overwrite: bool, tmp_path: Path):
-    write(tmp_path, "folder/config.json", "file")
-    for name in ("folder", "file"):
+    write(tmp_path, "folder/config.json", "encoder/modules.json", "encoder/notes.md", "file")
+    before = tree(tmp_path)
+    for name in ("folder", "encoder", "file"):
         with pytest.raises(ModelError, match=str(tmp_path / name)):
             save(tmp_path / name, overwrite=overwrite)
-    assert tree(tmp_path) == {"folder/config.json": "mine", "file": "mine"}
+    assert tree(tmp_path) == before
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import secrets
 import shutil
 from collections.abc import Iterator
@@ -14,6 +15,9 @@ from typing import BinaryIO
 from filelock import FileLock, Timeout
 
 from ..errors import AfterwordError, DataError, ModelError
+
+SAVED = re.compile(r".+\.(json|safetensors|txt|csv|model|jinja|spm|py)|\d+_[A-Z]\w*")
+"""Names that saving an encoder writes: files of the model, the tokenizer and `tune`, and a folder for each module."""
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 LOCK = "lock"
@@ -92,8 +96,9 @@ def check_folder(folder: Path, overwrite: bool = False) -> None:
     names = os.listdir(folder) if folder.exists() else []
     if names and not overwrite:
         raise ModelError(f"{folder} is not empty: choose a different folder, or pass overwrite=True")
-    if names and "modules.json" not in names:
-        raise ModelError(f"{folder} is not a saved encoder and is not overwritten: choose a different folder")
+    mine = next((name for name in names if not SAVED.fullmatch(name)), "no modules.json")
+    if names and ("modules.json" not in names or mine in names):
+        raise ModelError(f"{folder} contains {mine}, so it is not overwritten: choose a different folder")
 
 
 def check_target(path: Path) -> None:
