@@ -46,7 +46,7 @@ $(VENV)/.ready: pyproject.toml constraints.txt | $(PY)
 $(LOWEST)/.ready: pyproject.toml constraints.txt scripts/lowest.py
 	$(PYTHON) -m venv $(LOWEST)
 	$(LOWEST)/bin/python scripts/lowest.py > $(LOWEST)/constraints.txt
-	$(LOWEST)/bin/python $(FEW) -c $(LOWEST)/constraints.txt -e ".[train,plots,demo,test]" scikit-learn faiss-cpu
+	$(LOWEST)/bin/python $(FEW) -c $(LOWEST)/constraints.txt -e ".[train,plots,demo,test]" scikit-learn
 	touch $@
 
 $(ADAPTERS)/.ready: pyproject.toml constraints-adapters.txt
