@@ -22,7 +22,7 @@ PYTEST := -m pytest -n $(WORKERS) --dist worksteal
 # What asks other packages for something that may differ from version to version.
 VERSIONS := tests/backbone tests/files tests/text tests/oracle tests/post tests/adapters tests/train tests/test_st.py \
 	tests/encode/test_sentence_transformers_interface.py tests/test_facade.py tests/test_trained.py \
-	tests/cli/test_console.py tests/cli/test_options.py tests/cli/test_progress.py
+	tests/cli/test_console.py tests/cli/test_option_groups.py tests/cli/test_tables.py tests/cli/test_progress.py
 
 unexport PYTHONDONTWRITEBYTECODE # or each process of the tests compiles all of them anew
 
