@@ -48,7 +48,7 @@ class Page:
         sections: dict[str, list[tuple[str, str]]] = {"Arguments": []}
         for parameter in self.get_params(ctx):  # type: ignore[attr-defined]
             if row := parameter.get_help_record(ctx):
-                title = parameter.rich_help_panel or TITLES.get(parameter.name, "Options")
+                title = getattr(parameter, "rich_help_panel", None) or TITLES.get(parameter.name, "Options")
                 if parameter.param_type_name == "argument":
                     title, row = "Arguments", (row[0].split(" ")[0], row[1])
                 sections.setdefault(title, []).append(row)
