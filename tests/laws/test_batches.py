@@ -122,7 +122,7 @@ def test_packed_weights_give_the_vectors_of_plain_ones_and_follow_changes(monkey
     for copied in (copy.deepcopy(encoder), pickle.loads(pickle.dumps(encoder))):
         assert len(packed_layers(copied.backbone.model)) == len(layers)
         assert difference(copied.encode(TEXTS), packed) < EXACT
-    weight = layers[0].module.weight
+    weight = layers[0].weight
     with torch.no_grad():
         weight.mul_(1.5)
     changed = encoder.encode(TEXTS)

@@ -64,7 +64,7 @@ def test_threads_get_what_one_gets_alone(case: str, load: Callable[[str], Encode
     alone = [encoder.encode(job, on_long="ignore", batch_tokens=200) for job in JOBS]
     found = at_once(lambda i: encoder.encode(JOBS[i], on_long="ignore", batch_tokens=200))
     assert all(np.array_equal(a, b) for a, b in zip(alone, found, strict=True))
-    assert not any("forward" in m.__dict__ for m in encoder.backbone.model.modules())
+    assert not any("forward" in m.__dict__ for m in encoder.backbone.model.modules())  # nothing of a run is left
 
 
 def test_threads_may_use_different_methods(load: Callable[[str], Encoder]):

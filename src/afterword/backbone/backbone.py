@@ -26,7 +26,7 @@ from .bidirectional import NO_SIGHT, Sight
 from .facts import LAST, NORMED, TABLE, Facts, Layer, inside
 from .introspection import find_stack, forget, vocabulary
 from .layer_hooks import Stack, carrying, coupled
-from .packed_linear import packed_layers
+from .packed_linear import drop_packed
 from .readings import Insides, Readings, few_tokens, find_blocks, reading, require_routers
 
 RECORDER = "install_output_capuring_hook.<locals>.output_capturing_hook"  # transformers' own spelling
@@ -98,8 +98,7 @@ class Backbone:
 
     def renew(self) -> None:
         """Forget what was derived from the weights and the tokenizer; call this after you have edited either."""
-        for layer in packed_layers(self.model):
-            layer.drop()
+        drop_packed(self.model)
         self.tokenizer.renew()
 
     @property

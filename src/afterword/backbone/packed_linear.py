@@ -15,79 +15,93 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from transformers.pytorch_utils import Conv1D
 
 SHARE = 0.4  # the largest part of the free memory that packed weights may take
 
 _PLAIN: ContextVar[bool] = ContextVar("afterword_plain_linears", default=False)
 
 
-class PackedForward:
-    """The forward of a linear layer: the packed weight where it is valid, else the layer's own forward.
+class _Packed:
+    """A linear layer that runs with its packed weight where that is valid, else as its own class does.
 
     The packed weight is used for float32 inputs on the CPU, without gradients. It is packed at the first use, and again
     when the weight is a different tensor or was changed in place. An edit through ``weight.data`` is not noticed: call
     `Backbone.renew` after one.
     """
 
-    def __init__(self, module: Any) -> None:
-        self.module = module
-        self._key: tuple[int, int] | None = None
-        self._packed: Tensor | None = None
-        self._source: Tensor | None = None  # a reference keeps its address from being used again
+    _transposed = False
+    _packed: tuple[tuple[int, int], Tensor, Tensor] | None = None
+    """What identifies the weight, the packed weight, and a reference that keeps its address from being used again."""
 
-    def __call__(self, x: Tensor) -> Tensor:
+    def forward(self: Any, x: Tensor) -> Tensor:
         """``x @ weight.T + bias`` (..., out)."""
-        module = self.module
-        weight = module.weight
-        if module.training or weight.dtype != torch.float32 or weight.device.type != "cpu":
-            self.drop()
+        weight = self.weight
+        if self.training or weight.dtype != torch.float32 or weight.device.type != "cpu":
+            self._packed = None
         if not self._usable(x, weight):
-            return type(module).forward(module, x)  # type: ignore[no-any-return]
+            return super().forward(x)  # type: ignore[misc, no-any-return]
         key = weight.data_ptr(), weight._version
-        if self._key != key or self._packed is None:
-            rows = weight.T if _is_transposed(module) else weight
-            self._packed = torch.ops.mkldnn._reorder_linear_weight(rows.detach().contiguous())
-            self._key, self._source = key, weight.detach()
-        return torch.ops.mkldnn._linear_pointwise(x, self._packed, module.bias, "none", [], "")  # type: ignore[no-any-return]
+        kept = self._packed
+        if kept is None or kept[0] != key:
+            rows = weight.T if self._transposed else weight
+            packed = torch.ops.mkldnn._reorder_linear_weight(rows.detach().contiguous())
+            self._packed = kept = (key, packed, weight.detach())
+        return torch.ops.mkldnn._linear_pointwise(x, kept[1], self.bias, "none", [], "")  # type: ignore[no-any-return]
 
-    def _usable(self, x: Tensor, weight: Tensor) -> bool:
+    def _usable(self: Any, x: Tensor, weight: Tensor) -> bool:
         return (
-            not (torch.is_grad_enabled() or self.module.training or _PLAIN.get())
+            not (torch.is_grad_enabled() or self.training or _PLAIN.get())
             and x.dtype == weight.dtype == torch.float32
             and x.device.type == weight.device.type == "cpu"
             and not (weight.is_inference() or torch.is_autocast_enabled("cpu"))
             and x.numel() > 0
         )
 
-    def drop(self) -> None:
-        """Drop the packed weight."""
-        self._key = self._packed = self._source = None
-
     def __getstate__(self) -> dict[str, Any]:
         """Copy the layer only: packed weights cannot be copied."""
-        return {"module": self.module, "_key": None, "_packed": None, "_source": None}
+        return {name: value for name, value in self.__dict__.items() if name != "_packed"}
+
+
+class PackedLinear(_Packed, nn.Linear):
+    """torch's Linear with a packed weight."""
+
+
+class PackedConv1D(_Packed, Conv1D):  # type: ignore[misc]
+    """transformers' Conv1D, which keeps its weight as (in, out), with a packed weight."""
+
+    _transposed = True
+
+
+PACKED: dict[type, type] = {nn.Linear: PackedLinear, Conv1D: PackedConv1D}
 
 
 def pack_linears(model: nn.Module) -> int:
-    """Give the model's float32 linear layers a packed forward, where this CPU gains by it and the memory suffices.
+    """Give the model's float32 linear layers packed weights, where this CPU gains by it and the memory suffices.
 
-    Returns the number of layers that have one.
+    Their class is replaced, so that a copy or a replica of a layer runs with weights of its own.
+
+    Returns the number of these layers.
     """
-    linears: list[Any] = [m for m in model.modules() if type(m) is nn.Linear or _is_transposed(m)]
+    linears: list[Any] = [m for m in model.modules() if type(m) in PACKED]
     linears = [m for m in linears if m.weight.dtype == torch.float32 and m.weight.device.type == "cpu"]
     size = sum(m.weight.nbytes for m in linears)
     if not linears or not packing_pays() or size >= SHARE * _free_memory():
         return 0
     for module in linears:
-        if "forward" not in module.__dict__:
-            module.forward = PackedForward(module)
+        module.__class__ = PACKED[type(module)]
     return len(linears)
 
 
-def packed_layers(model: nn.Module) -> list[PackedForward]:
-    """The packed forwards of a model's linear layers."""
-    forwards = (m.__dict__.get("forward") for m in model.modules())
-    return [f for f in forwards if isinstance(f, PackedForward)]
+def packed_layers(model: nn.Module) -> list[Any]:
+    """The layers of a model that have packed weights."""
+    return [m for m in model.modules() if isinstance(m, _Packed)]
+
+
+def drop_packed(model: nn.Module) -> None:
+    """Drop the packed weights, which are packed again at the next use."""
+    for layer in packed_layers(model):
+        layer._packed = None
 
 
 @contextmanager
@@ -124,8 +138,3 @@ def _free_memory() -> float:
         return min(free, float((group / "memory.max").read_text()) - used)
     except (OSError, ValueError, KeyError):  # "max": no limit; or not Linux
         return free
-
-
-def _is_transposed(module: Any) -> bool:
-    """Whether a layer keeps its weight as (in, out), as in GPT-2."""
-    return type(module).__name__ == "Conv1D"

@@ -85,10 +85,10 @@ class Job:
             if begun["format"] != FORMAT:
                 raise JobError(f"{folder} has format {begun['format']}, and this version reads {FORMAT}")
             return cls(folder, begun)
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             raise JobError(f"{folder} is not a job: {JOB} is missing; `embed -o {folder}/` begins one") from None
         except (OSError, ValueError, KeyError, TypeError) as e:
-            raise JobError(f"{folder / JOB} cannot be read ({e}): pass overwrite=True to start again") from None
+            raise JobError(f"{folder / JOB} cannot be read ({e}): embed into a new folder") from None
 
     @classmethod
     def create(cls, worker: ShardWorker, shard_rows: int = SHARD_ROWS, *, overwrite: bool = False) -> Job:

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from transformers.pytorch_utils import Conv1D
 
 from ..backbone.attention import NAME
 from ..backbone.backbone import Backbone
@@ -82,14 +83,14 @@ def merge_into(adapted: Any, base: nn.Module, settings: Settings) -> nn.Module:
 
 def is_linear(module: nn.Module) -> bool:
     """Whether LoRA can be added to a module: a linear layer, which GPT-2's Conv1D is too."""
-    return isinstance(module, nn.Linear) or type(module).__name__ == "Conv1D"
+    return isinstance(module, nn.Linear | Conv1D)
 
 
 def check_four_bit(model: nn.Module, device: torch.device) -> None:
     """Raise an error if a model's weights cannot be held in 4 bits."""
     if device.type != "cuda":
         raise InputError(f"four_bit=True needs a CUDA GPU, and the model is on {device}")
-    if others := {type(m).__name__ for m in model.modules() if is_linear(m) and type(m) is not nn.Linear}:
+    if others := {type(m).__name__ for m in model.modules() if is_linear(m) and not isinstance(m, nn.Linear)}:
         raise InputError(f"four_bit=True: the model's layers of class {min(others)} cannot be held in 4 bits")
     if find_spec("bitsandbytes") is None:
         raise MissingExtra("bitsandbytes", "qlora")
@@ -101,7 +102,7 @@ def quantise(model: Any) -> None:
 
     for parent in list(model.modules()):
         for name, layer in list(parent.named_children()):
-            if type(layer) is nn.Linear:
+            if isinstance(layer, nn.Linear):
                 small = bnb.nn.Linear4bit(
                     layer.in_features, layer.out_features, layer.bias is not None,
                     compute_dtype=torch.bfloat16, quant_type="nf4", compress_statistics=True,
