@@ -83,10 +83,9 @@ def check(backbone: Backbone, method: Method, texts: list) -> None:
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("kind", SAMPLE)
-def test_families(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Every second family runs with packed weights, and each by two methods in turn."""
+def test_families(kind: str, packed: str, tmp_path: Path):
+    """Each family runs with packed and with plain weights, by two methods in turn."""
     at = list(SAMPLE).index(kind)
-    monkeypatch.setenv("AFTERWORD_PACKED", str(at % 2))
     backbone, tried = load_backbone(write(kind, tmp_path / "model")), [m for m in TRIED if m in ROWS[kind]["worst"]]
     assert tried
     for name in {tried[0], tried[at % len(tried)]}:

@@ -135,7 +135,7 @@ def evaluate(
         typer.echo(listed())
         return 0
     if not results.tasks:
-        raise typer.BadParameter("is needed: a name or group of --list, or a file of pairs", param_hint="--tasks")
+        raise typer.BadParameter("pass a task or a group that --list shows, or a file of pairs", param_hint="--tasks")
     if bool(encoders.model) == bool(encoders.sentence_transformer):
         raise typer.BadParameter("pass --model or --sentence-transformer", param_hint="--model")
     if encoders.sentence_transformer and encoders.method:

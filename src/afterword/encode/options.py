@@ -48,9 +48,9 @@ def choose_prompt(
     if prompt is not None or name is None:
         return prompt
     if name not in (prompts or {}):
-        names = ", ".join(prompts or {}) or "none"
+        names = f"the prompts are {', '.join(prompts)}" if prompts else "this model has no prompts"
         close = did_you_mean(name, prompts or ())
-        raise InputError(f"no prompt is named {name!r}{close}: the names are {names}; prompt= takes any text")
+        raise InputError(f"no prompt is named {name!r}{close}: {names}; prompt= takes any text")
     return (prompts or {})[name]
 
 
