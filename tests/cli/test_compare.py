@@ -8,9 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.cli.conftest import Run
-from tests.papers.drawn import drawn as texts_of
 
-from afterword.cli.compare import as_csv, difference_table, draw, published_table
+from afterword.cli.compare import difference_table, published_table
 from afterword.tasks.compare import compare
 from afterword.tasks.published import published
 from afterword.tasks.results import Result, Row, write
@@ -84,31 +83,17 @@ def test_all_are_the_tables_with_a_place_for_the_results(run: Run, folder: Path)
     assert tables and set(tables) < set(published()) and "bellm-4" not in tables  # the tasks of its average are missing
 
 
-def test_every_table_is_a_figure(run: Run, folder: Path, tmp_path: Path):
-    asked = ("--draws", 0, "--published", "bellm-4", "--published", "ditto-2", "--dark")
-    ended = run("compare", folder, *asked, "--plot", tmp_path / "a.svg")
-    names = {"sts", "bellm-4", "ditto-2"}
-    assert ended.code == 0
-    assert {p.name for p in tmp_path.glob("*.svg")} == {f"a-{n}{dark}.svg" for n in names for dark in ("", "-dark")}
-    assert ended.err.splitlines()[0] == f"sts: {tmp_path / 'a-sts.svg'} and {tmp_path / 'a-sts-dark.svg'}"
-    assert ">reba<" in (tmp_path / "a-sts.svg").read_text()
-    assert ">ELECTRA first-last Ditto<" in (tmp_path / "a-ditto-2.svg").read_text()
-    one = run("compare", folder, "--draws", 0, "--plot", tmp_path / "b.svg")
-    assert one.err == f"sts: {tmp_path / 'b.svg'}\n" and (tmp_path / "b.svg").exists()
-
-
 def test_the_papers_tables_alone(run: Run, tmp_path: Path):
     ended = run("compare", "--published", "all", "--csv", tmp_path / "a.csv")
     assert ended.code == 0 and set(re.findall(r"^\| ([a-z]+-[0-9.]+) ", ended.out, flags=re.M)) == set(published())
     assert "86.26 ± 0.52" in ended.out and "evaluated here" not in ended.out
-    ended = run("compare", "--published", "bellm-2", "--plot", tmp_path / "a.svg")
-    assert ended.code == 0 and (tmp_path / "a.svg").exists()
+    csv_lines = (tmp_path / "a.csv").read_text().splitlines()
+    assert "published,BeLLM,,bellm-2,C-STS,cosine_spearman,49.74,,,0.25,BeLLM," in csv_lines
 
 
 def test_what_cannot_be_written_is_told_before_the_work(run: Run, folder: Path, tmp_path: Path):
     result = folder / "m" / "reba" / "STSB.json"
     for words in (
-        ("--plot", tmp_path / "b.txt"),
         ("--csv", tmp_path / "no" / "a.csv"),
         ("--published", "x"),
         (tmp_path / "no",),
@@ -142,12 +127,3 @@ def test_a_score_of_other_data_is_marked_and_the_note_stands_below():
     assert "| 30.00 (1) |" in " ".join(text.split()) and text.endswith(f"- (1) CSTS: {note}")
     sample = Row("ours", {"TREC": result("TREC", "transfer", "accuracy", 0.5, "5,000 of 100,000 rows")})
     assert "- (1) TREC: 5,000 of 100,000 rows" in published_table(published()["bellm-3"], [sample], 60)
-
-
-def test_a_published_figure(tmp_path: Path):
-    draw(tmp_path / "a.svg", False, [], [published()["bellm-2"]])
-    assert {"49.74 ±0.25", "48.64", "BeLLM", "C-STS"} <= {t.replace("−", "-") for t in texts_of(tmp_path / "a.svg")}
-
-
-def test_csv_holds_deviations():
-    assert "published,BeLLM,,bellm-2,C-STS,cosine_spearman,49.74,,,0.25,BeLLM," in as_csv([], [published()["bellm-2"]])

@@ -17,15 +17,7 @@ from tests.papers.drawn import drawn
 from afterword.papers import attention, dependency, importance, isotropy, lengths, turning
 from afterword.papers.attention import AttentionMatrix
 from afterword.papers.dependency import Dependency
-from afterword.papers.figure import (
-    DARK,
-    LIGHT,
-    Series,
-    draw,
-    draw_losses,
-    plot_scores,
-    text_on,
-)
+from afterword.papers.figure import DARK, LIGHT, draw, draw_losses, text_on
 from afterword.papers.importance import Impact
 from afterword.papers.isotropy import Isotropy
 from afterword.papers.lengths import Lengths
@@ -76,25 +68,13 @@ PLOTS: dict[str, tuple[Callable[..., None], set[str]]] = {
         partial(turning.plot, curves=[curve(0.5, 0.6, 0.55), curve(math.nan, math.nan, name="none")]),
         {"mean", "none", "layers kept", "Spearman's correlation × 100"},
     ),
-    "scores": (
-        partial(
-            plot_scores,
-            columns=("STS12", "$x$|<b>"),
-            series=[
-                Series("ours", (70.0, None), group="here", marked=frozenset({0})),
-                Series("GloVe", (55.0, 60.0), (0.5, None), published=True, group="published"),
-            ],
-        ),
-        {"STS12", "$x$|<b>", "here", "published", "ours", "70.00*", "55.00 ±0.50", "60.00"},
-    ),
 }
 
 
 @pytest.mark.parametrize("name", PLOTS)
 def test_a_figure_is_labelled_in_light_and_dark(tmp_path: Path, name: str):
     plot, labels = PLOTS[name]
-    panels = (1, 2) if name == "scores" else (1, 1)
-    draw(tmp_path / "a.svg", plot, title=f"T {HOSTILE}", note=HOSTILE, panels=panels, dark=True)
+    draw(tmp_path / "a.svg", plot, title=f"T {HOSTILE}", note=HOSTILE, dark=True)
     for file in ("a.svg", "a-dark.svg"):
         texts = drawn(tmp_path / file)
         assert labels | {f"T {SHOWN}", SHOWN} <= set(texts), labels - set(texts)

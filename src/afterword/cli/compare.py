@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import math
-import re
 from collections.abc import Iterator, Sequence
 from functools import partial
 from io import StringIO
@@ -14,13 +13,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .console import say
-from .option_groups import Figure
 from .tables import laid_out, paragraph, terminal
 
 if TYPE_CHECKING:
-    from ..papers.figure import Series
     from ..tasks.compare import Comparison
-    from ..tasks.published import Line, Published
+    from ..tasks.published import Published
     from ..tasks.results import Row
 
 COLUMNS = ("kind", "name", "against", "table", "task", "metric", "value", "low", "high", "deviation", "source", "notes")
@@ -50,14 +47,11 @@ def compare(
         Path | None, typer.Option("--csv", metavar="FILE", help="Write differences and published scores to this file.")
     ] = None,
     list_tables: Annotated[bool, typer.Option("--list", help="List the published tables and end.")] = False,
-    *,
-    figure: Figure,
 ) -> int:  # fmt: skip
     """Compare results with each other and with those of the papers.
 
     It prints differences by task with bootstrap intervals, and a paired t-test for each metric over the sets that have
-    it. Published rows are the figures that the papers print for their models; nothing is run for them. --plot draws
-    every table, several to one file each, with the table's name at the end.
+    it. Published rows are the figures that the papers print for their models; nothing is run for them.
 
     Examples:
         afterword compare --list
@@ -74,7 +68,6 @@ def compare(
         return 0
     if not results and not published:
         raise typer.BadParameter("pass folders of results, or --published for the papers' tables", param_hint="RESULTS")
-    figure.check()
     if csv_file is not None:
         check_target(csv_file)
     rows = named(read_results(*(results or [])))
@@ -89,8 +82,6 @@ def compare(
     if csv_file is not None:
         with atomic_file(csv_file) as opened:
             opened.write(as_csv(comparisons, theirs).encode())
-    if figure.plot is not None:
-        draw(figure.plot, figure.dark, rows, theirs)
     return 0
 
 
@@ -171,36 +162,3 @@ def _csv_lines(comparisons: Sequence[Comparison], theirs: Sequence[Published]) -
                     "deviation": "" if deviation is None else deviation * 100 / table.scale,
                     "source": line.source or table.paper,
                 }  # fmt: skip
-
-
-def draw(plot: Path, dark: bool, rows: Sequence[Row], theirs: Sequence[Published]) -> None:
-    """Draw every table to a file, published ones completely, and print the names of the files."""
-    from ..papers import figure
-    from ..tasks.results import tables
-
-    drawn = [
-        (t.title, t.title, list(t.columns), [figure.Series(*row) for row in t.rows], t.metric) for t in tables(rows)
-    ]
-    for t in theirs:
-        headings = [column.heading for column in t.columns]
-        note = "filled: evaluated here, hollow: published"
-        drawn.append(
-            (t.id, f"{t.paper}, {t.table}: {t.title}", headings, [_series(line, t) for line in t.lines(rows)], note)
-        )
-    for name, title, columns, series, note in drawn:
-        ending = re.sub(r"[^\w.-]", "_", name)[:80]
-        path = plot.with_stem(f"{plot.stem}-{ending}") if len(drawn) > 1 else plot
-        size, panels = figure.scores_layout(columns, series)
-        draw_scores = partial(figure.plot_scores, columns=columns, series=series)
-        figure.draw(path, draw_scores, size=size, panels=panels, title=title, note=f"× 100; {note}", dark=dark)
-        say(f"{name}: {path}" + (f" and {path.with_stem(f'{path.stem}-dark')}" if dark else ""))
-
-
-def _series(line: Line, table: Published) -> Series:
-    """A line of a published table, in percent."""
-    from ..papers.figure import Series
-
-    scores, deviations = (
-        [None if x is None else x * 100 / table.scale for x in numbers] for numbers in (line.scores, line.deviations)
-    )
-    return Series(line.name, scores, deviations, not line.ours, line.whose if line.ours else line.group)
