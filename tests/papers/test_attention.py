@@ -8,15 +8,10 @@ import pytest
 from tests.eager import BELLM, Eager, Seen
 from tests.tiny import tiny
 
-from afterword import Encoder, bellm, classical, ditto, echo, reba
+from afterword import Encoder, bellm, classical, ditto, reba
 from afterword.backbone.loading import load_backbone
-from afterword.errors import AttentionNotSeen, InputError, MethodError, NoSuchHead
-from afterword.papers.attention import (
-    attention_heads,
-    backward_attention,
-    forward_attention,
-    method_attention,
-)
+from afterword.errors import AttentionNotSeen, InputError, MethodError, NoSuchHead, TooLong
+from afterword.papers.attention import attention_matrices, forward_attention
 
 TEXT = "the thin bank"
 CLOSE = {"rtol": 0, "atol": 2e-6}
@@ -42,27 +37,27 @@ def llama(tmp_path_factory: pytest.TempPathFactory) -> Model:
 
 
 def test_heads_and_layers_are_the_models_own(model: Model):
-    own = model.see(TEXT).attention.numpy()
-    found = attention_heads(Encoder(model.backbone, classical()), TEXT, [(0, 2), (2, 3)], [1])
-    assert [f.name for f in found] == ["head 1-3", "head 3-4", "layer 2, mean of 4 heads"]
-    for f, wanted in zip(found, (own[0, 2], own[2, 3], own[1].mean(0)), strict=True):
-        np.testing.assert_allclose(f.matrix, wanted, **CLOSE)
-        assert len(f.tokens) == len(f.matrix) and f.weights is None
+    expected = model.see(TEXT).attention.numpy()
+    views = attention_matrices(Encoder(model.backbone, classical()), TEXT, [(0, 2), (2, 3)], [1])
+    assert [view.name for view in views] == ["head 1-3", "head 3-4", "layer 2, mean of 4 heads"]
+    for view, matrix in zip(views, (expected[0, 2], expected[2, 3], expected[1].mean(0)), strict=True):
+        np.testing.assert_allclose(view.matrix, matrix, **CLOSE)
+        assert len(view.tokens) == len(view.matrix) and view.weights is None
 
 
 @pytest.mark.parametrize("options", [{}, {"attention": "last_layer"}, {"triangle": "full"}], ids=str)
 def test_the_backward_matrix_is_the_maximum_over_heads(model: Model, options: dict[str, str]):
     encoder = Encoder(model.backbone, reba(pool="mean", **options))
-    found = backward_attention(encoder, TEXT)
+    head, view = attention_matrices(encoder, TEXT, [(0, 1)])
     a = model.see(TEXT, copies=2).attention.numpy()
     both = (a + a.swapaxes(-1, -2)) / 2
     first = 2 if options.get("attention") else 0
     strongest = both[first:].reshape(-1, *both.shape[2:])
     seen = np.ones_like(strongest[0]) if options.get("triangle") else np.triu(np.ones_like(strongest[0]))
-    np.testing.assert_allclose(found.matrix, strongest.max(0) * seen, **CLOSE)
-    assert found.weights is not None
-    np.testing.assert_array_equal(found.matrix, encoder.attention(TEXT)[1].astype(float))
-    np.testing.assert_array_equal(found.weights, encoder.weights(TEXT)[1].astype(float))
+    np.testing.assert_allclose(view.matrix, strongest.max(0) * seen, **CLOSE)
+    np.testing.assert_allclose(view.weights, encoder.weights(TEXT)[1], **CLOSE)
+    np.testing.assert_allclose(head.matrix, a[0, 1], **CLOSE)
+    assert view.name == "backward attention" and head.weights is None
 
 
 def test_a_bidirectional_layer_looks_forward(llama: Model):
@@ -78,34 +73,30 @@ def test_a_bidirectional_layer_looks_forward(llama: Model):
 
 
 @pytest.mark.filterwarnings("ignore:ditto on llama")
-def test_the_methods_own_matrix(model: Model):
-    found = method_attention(Encoder(model.backbone, ditto("2-3")), TEXT)
-    assert found is not None and found.name == "head 2-3" and found.weights is not None
-    np.testing.assert_allclose(found.weights, found.matrix.diagonal(), **CLOSE)
-    reading = method_attention(Encoder(model.backbone, reba()), TEXT)
-    assert reading is not None and reading.name == "backward attention"
-    assert method_attention(Encoder(model.backbone, classical()), TEXT) is None
+def test_the_matrix_of_the_method(model: Model):
+    (view,) = attention_matrices(Encoder(model.backbone, ditto("2-3")), TEXT)
+    assert view.name == "head 2-3"
+    np.testing.assert_allclose(view.weights, view.matrix.diagonal(), **CLOSE)
+    assert attention_matrices(Encoder(model.backbone, classical()), TEXT) == []
 
 
 def test_tokens_are_letters(llama: Model):
-    encoder = Encoder(llama.backbone, reba())
-    found = backward_attention(encoder, "a 银 b a")
-    assert found.tokens[:6] == ("<s>", "a", "␣", "银 1/3", "银 2/3", "银 3/3")
+    (view,) = attention_matrices(Encoder(llama.backbone, reba()), "a 银 b a")
+    assert view.tokens[:6] == ("<s>", "a", "␣", "银 1/3", "银 2/3", "银 3/3")
 
 
 def test_texts_heads_and_methods_without_a_matrix(llama: Model, tmp_path: Path):
     made = partial(Encoder, llama.backbone)
-    plain = made(classical())
+    mean = made(classical())
     for kind, value, call in (
-        (NoSuchHead, "4-1", lambda: attention_heads(plain, TEXT, [(3, 0)])),
-        (NoSuchHead, "layer 4", lambda: attention_heads(plain, TEXT, layers=[3])),
-        (InputError, "max_length=5", lambda: attention_heads(made(classical(), max_length=5), "a b c d e f", [(0, 0)])),
-        (MethodError, "echo", lambda: backward_attention(made(echo()), TEXT)),
-        (MethodError, "chunk", lambda: backward_attention(made(reba(chunk=2)), TEXT)),
+        (NoSuchHead, "4-1", lambda: attention_matrices(mean, TEXT, [(3, 0)])),
+        (NoSuchHead, "layer 4", lambda: attention_matrices(mean, TEXT, layers=[3])),
+        (TooLong, "max_length=5", lambda: attention_matrices(made(classical(), max_length=5), "abcdef", [(0, 0)])),
+        (MethodError, "chunk", lambda: attention_matrices(made(reba(chunk=2)), TEXT)),
         (MethodError, "couple='add'", lambda: forward_attention(made(bellm(1, couple="add")), [TEXT])),
-        (InputError, "text 1", lambda: forward_attention(plain, [TEXT, ""])),
+        (InputError, "text 1", lambda: forward_attention(mean, [TEXT, ""])),
     ):
         with pytest.raises(kind, match=value):
             call()
     with pytest.raises(AttentionNotSeen, match="mamba"):
-        attention_heads(Encoder(load_backbone(tiny("mamba", tmp_path)), classical()), TEXT, [(0, 0)])
+        attention_matrices(Encoder(load_backbone(tiny("mamba", tmp_path)), classical()), TEXT, [(0, 0)])

@@ -55,38 +55,27 @@ def pairs(n: int, seed: int = 0) -> ScoredPairs:
 
 
 def test_gains_are_differences_of_correlations(two: tuple[Encoder, Encoder]):
-    scored = pairs(80)
-    found = {(g.by, g.kind): g for g in gains(*two, scored)}
-    a, b = (scored.score(encoder, 0).items["similarity"] for encoder in two)
-    whole = found["all", "all pairs"]
-    assert whole.first == pytest.approx(stats.spearmanr(a, scored.gold)[0])
-    assert whole.gain == pytest.approx(stats.spearmanr(b, scored.gold)[0] - whole.first)
-    assert whole.interval == pytest.approx(Bootstrap(scored.gold).gain(b, a)) and math.isnan(whole.others)
-    one, few = found["subset", "one"], found["subset", "few"]
-    assert one.gain == pytest.approx(
-        stats.spearmanr(b[:70], scored.gold[:70])[0] - stats.spearmanr(a[:70], scored.gold[:70])[0]
-    )
-    assert few.pairs == 10 and math.isnan(few.gain) and few.to_json()["gain"] is None and math.isnan(one.others)
-    share = forward_attention(two[1], list(scored.texts()))
-    assert whole.forward == pytest.approx(share.per_text[:, [1, 2]].mean())
-
-
-def test_a_kind_against_all_other_pairs(two: tuple[Encoder, Encoder]):
     scored = pairs(120)
-    kinds = kinds_of(scored)["length"]
-    found = [g for g in gains(*two, scored) if g.by == "length" and not math.isnan(g.others)]
-    assert found
+    results = {(g.by, g.kind): g for g in gains(*two, scored)}
     a, b = (scored.score(encoder, 0).items["similarity"] for encoder in two)
-    for g in found:
-        rest = ~kinds[g.kind]
-        others = stats.spearmanr(b[rest], scored.gold[rest])[0] - stats.spearmanr(a[rest], scored.gold[rest])[0]
-        assert g.others == pytest.approx(g.gain - others)
-        assert g.others_interval[0] < g.others < g.others_interval[1]
+
+    def gain(at: np.ndarray) -> float:
+        return stats.spearmanr(b[at], scored.gold[at])[0] - stats.spearmanr(a[at], scored.gold[at])[0]
+
+    every = results["all", "all pairs"]
+    assert every.first == pytest.approx(stats.spearmanr(a, scored.gold)[0])
+    assert every.gain == pytest.approx(gain(np.ones(120, bool))) and math.isnan(every.others)
+    assert every.interval == pytest.approx(Bootstrap(scored.gold).gain(b, a))
+    few = results["subset", "few"]
+    assert few.pairs == 10 and math.isnan(few.gain) and few.to_json()["gain"] is None
+    for kind, at in kinds_of(scored)["length"].items():
+        result = results["length", kind]
+        assert result.gain == pytest.approx(gain(at)) and result.others == pytest.approx(gain(at) - gain(~at))
+        assert result.others_interval[0] < result.others < result.others_interval[1]
+    share = forward_attention(two[1], list(scored.texts()))
+    assert every.forward == pytest.approx(share.per_text[:, [1, 2]].mean())
 
 
-def test_too_few_pairs_and_equal_scores_are_refused(two: tuple[Encoder, Encoder]):
-    scored = pairs(40)
-    flat = ScoredPairs(scored.left, scored.right, np.full(40, 3.0), scored.subsets)
-    for few, value in ((pairs(12), "12"), (flat, "3")):
-        with pytest.raises(InputError, match=value):
-            gains(*two, few)
+def test_too_few_pairs_are_refused(two: tuple[Encoder, Encoder]):
+    with pytest.raises(InputError, match="12"):
+        gains(*two, pairs(12))

@@ -22,8 +22,6 @@ from .option_groups import Figure, Model, Models, Run, Texts, distinct, expanded
 from .tables import aligned
 
 if TYPE_CHECKING:
-    from ..encoder import Encoder
-    from ..papers.attention import AttentionMatrix
     from ..papers.measurement import Table
     from ..text.layout import Layout
     from ..text.tokenizer import Tokenizer
@@ -398,7 +396,8 @@ def attention(
     results: list[dict[str, object]] = []
     drawn, forwards = [], []
     for name, encoder, limits in run.encoders([model], methods):
-        views = _views(encoder, texts[0], heads, layer or ()) if len(texts) == 1 else []
+        layers = [n - 1 for n in layer or ()]
+        views = claim.attention_matrices(encoder, texts[0], heads, layers) if len(texts) == 1 else []
         forward = None
         if one_method(encoder.method, "attention").sight.both_ways or len(texts) > 1:
             forward = claim.forward_attention(encoder, texts, name=name, limits=limits)
@@ -416,17 +415,6 @@ def attention(
     figure.draw(claim.draw, drawn, texts[0])
     tables = [*map(claim.matrix_table, drawn), *([claim.forward_table(forwards)] if forwards else [])]
     return run.show(results, lines(tables))
-
-
-def _views(
-    encoder: Encoder, text: str, heads: Sequence[tuple[int, int]], layers: Sequence[int]
-) -> list[AttentionMatrix]:
-    """The matrices of the heads and layers, and ReBA's; without any, the matrix that the method reads."""
-    from ..papers.attention import attention_heads, method_attention
-
-    views = attention_heads(encoder, text, heads, [n - 1 for n in layers]) if heads or layers else []
-    used = method_attention(encoder, text)
-    return views + ([used] if used is not None and (not views or used.name == "backward attention") else [])
 
 
 def gains(

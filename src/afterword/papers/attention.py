@@ -17,16 +17,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..backbone.attention_taps import AttentionView, Matrices, Tap
-from ..backbone.facts import LAST
 from ..encode.limits import Limits
 from ..encoder import Encoder
-from ..errors import InputError, MethodError, NoSuchHead, plural
-from ..methods import Method, one_method
+from ..errors import MethodError, NoSuchHead, plural
+from ..methods import one_method
 from ..methods.weights import Backward, SelfAttention
-from ..text.batch import lay
 from ..text.inputs import check_texts
 from ..text.layout import Text
-from ..text.segments import TokenizedText
 from . import figure
 from .measurement import Measurement, Table, sweep
 
@@ -79,10 +76,12 @@ class ForwardAttention(Measurement):
         return {name: value for name, value in super().to_json().items() if name != "per_text"}
 
 
-def attention_heads(
+def attention_matrices(
     encoder: Encoder, text: Text, heads: Sequence[tuple[int, int]] = (), layers: Sequence[int] = ()
 ) -> list[AttentionMatrix]:
-    """The attention matrices of heads, and the means over the heads of layers, from one forward.
+    """The attention matrices of heads, the means over the heads of layers, and ReBA's matrix if the method is `reba`.
+
+    Without heads and layers, those of the method: ReBA's matrix, or that of Ditto's head.
 
     Args:
         encoder: its method gives the input format and the bidirectional layers.
@@ -90,63 +89,47 @@ def attention_heads(
         heads: (layer, head), both from 0; `afterword.methods.parse_head` reads "1-10".
         layers: from 0.
 
+    Returns:
+        Heads, layers and ReBA's matrix, in this order; empty if the method reads no attention and none is requested.
+
     Raises:
         NoSuchHead: the model does not have such a head or layer.
         AttentionNotSeen: the model's attention cannot be read.
-        InputError: the text is longer than the model's limit.
+        InputError: the text is blank, or longer than the model's limit.
         MethodError: the method cuts texts into chunks, or sums two streams.
     """
-    facts, written = encoder.backbone.facts, _write(encoder, text)
+    method, backbone = one_method(encoder.method, "attention"), encoder.backbone
+    weigh, facts = method.weigh, backbone.facts
+    used = (weigh.layer, weigh.head) if isinstance(weigh, SelfAttention) else None
+    if used is not None and not heads and not layers:
+        heads = [used]
+    if not heads and not layers and not isinstance(weigh, Backward):
+        return []
+    _require_attention(encoder)
     for layer, head in heads:
         SelfAttention(layer=layer, head=head).check(facts.layers, facts.heads, 0)
     for layer in layers:
         if not 0 <= layer < facts.layers:
             raise NoSuchHead(f"layer {layer + 1} does not exist: the model has layers 1 to {facts.layers}")
-    tokens, weigh, attention = _tokens(encoder, written), _method(encoder).weigh, _read(encoder, written)
-    used = (weigh.layer, weigh.head) if isinstance(weigh, SelfAttention) else None
-    weights = encoder.weights(text)[1].astype(np.float64) if used in heads else None
-    of_heads = [
+    limits = Limits(encoder.max_length, on_long="error")
+    (attention,) = sweep(encoder, [text], lambda _, matrices: [*matrices.cpu()], limits, Matrices)
+    (written,) = method.layout.write(check_texts([text]), backbone.tokenizer)
+    tokens = tuple(backbone.tokenizer.letters(written.segments[0].ids))
+    weights = encoder.weights(text)[1].astype(np.float64) if used in heads or isinstance(weigh, Backward) else None
+    views = [
         AttentionMatrix(
-            f"head {layer + 1}-{head + 1}", tokens, attention[layer, head].double().cpu().numpy(),
+            f"head {layer + 1}-{head + 1}", tokens, attention[layer, head].double().numpy(),
             weights if (layer, head) == used else None,
         )
         for layer, head in heads
     ]  # fmt: skip
-    return of_heads + [
-        AttentionMatrix(
-            f"layer {layer + 1}, mean of {facts.heads} heads", tokens, attention[layer].double().mean(0).cpu().numpy()
-        )
-        for layer in layers
-    ]
-
-
-def backward_attention(encoder: Encoder, text: Text) -> AttentionMatrix:
-    """ReBA's matrix of a text, and the weights of the tokens: those of `Encoder.attention` and `Encoder.weights`.
-
-    Args:
-        encoder: an encoder with the method `reba`.
-        text: one string, or one list of token ids.
-
-    Raises:
-        MethodError: the method is not `reba`, or cuts texts into chunks.
-        AttentionNotSeen, InputError: as for `attention_heads`.
-    """
-    weigh = _method(encoder).weigh
-    if not isinstance(weigh, Backward):
-        raise MethodError(f"{_method(encoder).name} has no backward attention: use reba")
-    tokens, matrix = _tokens(encoder, _write(encoder, text)), encoder.attention(text)[1].astype(np.float64)
-    return AttentionMatrix("backward attention", tokens, matrix, encoder.weights(text)[1].astype(np.float64))
-
-
-def method_attention(encoder: Encoder, text: Text) -> AttentionMatrix | None:
-    """The matrix that the encoder's method reads: ReBA's, or that of Ditto's head; None for another method.
-
-    Errors are those of `attention_heads`.
-    """
-    weigh = _method(encoder).weigh
-    if isinstance(weigh, SelfAttention):
-        return attention_heads(encoder, text, [(weigh.layer, weigh.head)])[0]
-    return backward_attention(encoder, text) if isinstance(weigh, Backward) else None
+    for layer in layers:
+        name = f"layer {layer + 1}, mean of {facts.heads} heads"
+        views.append(AttentionMatrix(name, tokens, attention[layer].double().mean(0).numpy()))
+    if isinstance(weigh, Backward):
+        matrix = encoder.attention(text)[1].astype(np.float64)
+        views.append(AttentionMatrix("backward attention", tokens, matrix, weights))
+    return views
 
 
 def forward_attention(
@@ -163,10 +146,10 @@ def forward_attention(
     Raises:
         AttentionNotSeen: the model's attention cannot be read.
         InputError: there are no texts, or a text is blank.
-        MethodError: as for `attention_heads`.
+        MethodError: as for `attention_matrices`.
     """
-    _check_method(encoder)
-    method = _method(encoder)
+    method = one_method(encoder.method, "attention")
+    _require_attention(encoder)
     rows = sweep(encoder, texts, lambda states, shares: [(one, states.shape[1]) for one in shares], limits, _Forward)
     shares = torch.stack([one for one, _ in rows]).cpu().numpy()
     even = float(np.mean([(n - 1) / (2 * n) for _, n in rows]))
@@ -242,45 +225,14 @@ def draw(path: Path, views: Sequence[AttentionMatrix], text: str, *, dark: bool 
     )  # fmt: skip
 
 
-def _method(encoder: Encoder) -> Method:
-    return one_method(encoder.method, "attention")
-
-
-def _check_method(encoder: Encoder) -> None:
-    """Check that one forward holds the attention of a text, and that it can be read."""
-    method = _method(encoder)
-    if method.layout.chunk is not None:
-        raise MethodError(f"{method.name} cuts texts into chunks, each with its own matrix: use a method without chunk")
-    if method.sight is not None and method.sight.couple != "replace":
+def _require_attention(encoder: Encoder) -> None:
+    """Raise an error if the attention of the encoder's method cannot be read."""
+    sight = one_method(encoder.method, "attention").sight
+    if sight.couple != "replace":
         raise MethodError(
-            f"couple={method.sight.couple!r} runs a second stream, whose attention is not read: use couple='replace'"
+            f"couple={sight.couple!r} runs a second stream, whose attention is not read: use couple='replace'"
         )
-    encoder.backbone.require(True, method.sight)
-
-
-def _write(encoder: Encoder, text: Text) -> TokenizedText:
-    """One text as the model reads it, not truncated."""
-    _check_method(encoder)
-    (checked,) = check_texts([text])
-    (written,) = _method(encoder).layout.write([checked], encoder.backbone.tokenizer, encoder.max_length)
-    if written.kept < written.total:
-        raise InputError(
-            f"the text has {written.total} tokens, and {written.kept} of them fit into "
-            f"max_length={encoder.max_length}: pass a shorter text"
-        )
-    return written
-
-
-def _tokens(encoder: Encoder, written: TokenizedText) -> tuple[str, ...]:
-    return tuple(encoder.backbone.tokenizer.letters(written.segments[0].ids))
-
-
-def _read(encoder: Encoder, written: TokenizedText) -> Tensor:
-    """The attention of one text (L, H, n, n)."""
-    backbone, tap = encoder.backbone, Matrices()
-    with torch.no_grad():
-        backbone.forward(lay([written], backbone.device), frozenset({LAST}), _method(encoder).sight, [tap])
-    return tap.result(0)[0]
+    encoder.backbone.require(True, sight)
 
 
 class _Forward(Tap):

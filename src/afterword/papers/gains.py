@@ -1,13 +1,13 @@
 """The gain of one encoder over another by kind of sentence pair: source, length, negation, where the texts differ.
 
-BeLLM's first version asks for it ("DeeLM", next check 3): do bidirectional layers help some kinds of sentences more?
+Source: BeLLM's first version ("DeeLM"), next check 3: do bidirectional layers help some kinds of sentences more?
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ..encoder import Encoder
 from ..errors import InputError
-from ..methods import Ensemble
+from ..methods import one_method
 from ..tasks.pairs import ScoredPairs
 from ..tasks.scores import LEVEL, Bootstrap, Interval, spearman
 from .attention import forward_attention
@@ -29,10 +29,10 @@ FEWEST = 30
 """A kind with fewer pairs is listed without scores."""
 UNDEFINED = (math.nan, math.nan)
 
-ENGLISH = frozenset("no not never none nobody nothing nowhere neither nor cannot without nt n't".split())
-CHINESE = frozenset("不没無无未勿莫")
-WORD = re.compile(r"n't\b|\w+(?:'\w+)?|[^\w\s]")
-HAN = re.compile("[\u3400-\u9fff]")
+NEGATIONS = frozenset("no not never none nobody nothing nowhere neither nor cannot without nt n't".split())
+NEGATIONS |= frozenset("不没無无未勿莫")
+WORD = re.compile(r"n't\b|[\u3400-\u9fff]|[^\W\u3400-\u9fff]+(?:'[^\W\u3400-\u9fff]+)?|[^\w\s]")
+"""A word, a Chinese character or a punctuation mark."""
 
 
 @dataclass(frozen=True)
@@ -48,8 +48,7 @@ class Gain(Measurement):
         interval: 95 % bootstrap interval of the gain, the same draws for both.
         others: gain of this kind less that of all other pairs.
         others_interval: 95 % bootstrap interval of that.
-        forward: mean share of attention to later tokens in the second encoder's bidirectional layers; NaN if it has
-            no such layers, or their attention cannot be read.
+        forward: mean share of attention to later tokens in the second encoder's bidirectional layers; NaN without.
     """
 
     by: str
@@ -76,12 +75,11 @@ def gains(first: Encoder, second: Encoder, pairs: ScoredPairs) -> list[Gain]:
         All pairs first, then the kinds; if the pairs have only one subset, none by subset.
 
     Raises:
-        InputError: fewer than `FEWEST` pairs, or constant scores.
+        InputError: fewer than `FEWEST` pairs.
+        MethodError: the second method is an ensemble.
     """
     if len(pairs.gold) < FEWEST:
         raise InputError(f"there are {len(pairs.gold)} pairs: a comparison by kind needs at least {FEWEST}")
-    if np.ptp(pairs.gold) == 0:
-        raise InputError(f"all {len(pairs.gold)} scores are {pairs.gold[0]:.6g}: a correlation needs different scores")
     a, b = (pairs.score(encoder, 0).items["similarity"] for encoder in (first, second))
     forward = _forward(second, pairs)
     divisions = {"all": {"all pairs": np.ones(len(a), bool)}, **kinds_of(pairs)}
@@ -90,7 +88,7 @@ def gains(first: Encoder, second: Encoder, pairs: ScoredPairs) -> list[Gain]:
     ]
 
 
-def kinds_of(pairs: ScoredPairs) -> Mapping[str, Kinds]:
+def kinds_of(pairs: ScoredPairs) -> dict[str, Kinds]:
     """The kinds of pairs, by what they differ in.
 
     - subset: the source that the data name.
@@ -122,12 +120,12 @@ def kinds_of(pairs: ScoredPairs) -> Mapping[str, Kinds]:
 
 
 def words_of(text: str) -> list[str]:
-    """The words of a text in lower case; of Chinese, each character is a word.
+    """The words and punctuation marks of a text in lower case; of Chinese, each character is a word.
 
     >>> words_of("He isn't here."), words_of("我不去")
     (['he', "isn't", 'here', '.'], ['我', '不', '去'])
     """
-    return [part for word in WORD.findall(text.lower()) for part in (list(word) if HAN.search(word) else [word])]
+    return WORD.findall(text.lower())
 
 
 def negates(words: Sequence[str]) -> bool:
@@ -136,7 +134,7 @@ def negates(words: Sequence[str]) -> bool:
     >>> negates(["is", "n't"]), negates(["isn't"]), negates(["note"]), negates(["我", "不"])
     (True, True, False, True)
     """
-    return any(w in ENGLISH or w in CHINESE or w.endswith("n't") for w in words)
+    return any(word in NEGATIONS or word.endswith("n't") for word in words)
 
 
 def _position(a: Sequence[str], b: Sequence[str]) -> float:
@@ -151,23 +149,24 @@ def _thirds(values: Array, *names: str) -> Kinds:
     return dict(zip(names, (values <= low, (values > low) & (values <= high), values > high), strict=True))
 
 
-def _gain(by: str, kind: str, at: NDArray[np.bool_], gold: Array, a: Array, b: Array, forward: Array | None) -> Gain:
+def _gain(by: str, kind: str, at: NDArray[np.bool_], gold: Array, a: Array, b: Array, forward: Array) -> Gain:
     count = int(at.sum())
-    share = math.nan if forward is None or not count else float(forward[at].mean())
+    share = float(forward[at].mean()) if count else math.nan
     if count < FEWEST:
         return Gain(by, kind, count, share)
-    first, second = spearman(a[at], gold[at]), spearman(b[at], gold[at])
-    drawn, others, others_interval = _draws(gold[at], a[at], b[at], 0), math.nan, UNDEFINED
+    first, second, drawn = _correlate(gold[at], a[at], b[at], 0)
+    others, others_interval = math.nan, UNDEFINED
     if len(gold) - count >= FEWEST:
-        others = second - first - (spearman(b[~at], gold[~at]) - spearman(a[~at], gold[~at]))
-        others_interval = _interval(drawn - _draws(gold[~at], a[~at], b[~at], 1))
+        rest_first, rest_second, rest_drawn = _correlate(gold[~at], a[~at], b[~at], 1)
+        others = second - first - (rest_second - rest_first)
+        others_interval = _interval(drawn - rest_drawn)
     return Gain(by, kind, count, share, first, second, second - first, _interval(drawn), others, others_interval)
 
 
-def _draws(gold: Array, a: Array, b: Array, seed: int) -> Array:
-    """The gain in each bootstrap draw."""
+def _correlate(gold: Array, a: Array, b: Array, seed: int) -> tuple[float, float, Array]:
+    """The correlations of two encoders, and the gain in each bootstrap draw."""
     bootstrap = Bootstrap(gold, seed)
-    return bootstrap.spearman(b) - bootstrap.spearman(a)
+    return spearman(a, gold), spearman(b, gold), bootstrap.spearman(b) - bootstrap.spearman(a)
 
 
 def _interval(drawn: Array) -> Interval:
@@ -177,18 +176,14 @@ def _interval(drawn: Array) -> Interval:
     return float(low), float(high)
 
 
-def _forward(encoder: Encoder, pairs: ScoredPairs) -> Array | None:
-    """Per pair (n,), the share of attention that looks forward in the bidirectional layers; None without any."""
-    method = encoder.method
-    sight = None if isinstance(method, Ensemble) else method.sight
-    if not (sight and sight.both_ways) or sight.couple != "replace" or not encoder.backbone.facts.attention:
-        return None
-    texts = list(dict.fromkeys(pairs.texts()))
-    measured = forward_attention(encoder, texts)
+def _forward(encoder: Encoder, pairs: ScoredPairs) -> Array:
+    """Per pair (n,), the share of attention that looks forward in the bidirectional layers; NaN without any."""
+    sight = one_method(encoder.method, "a comparison by kind").sight
+    if not sight.both_ways or sight.couple != "replace":
+        return np.full(len(pairs.gold), math.nan)
+    measured = forward_attention(encoder, pairs.texts())
     share = measured.per_text[:, [n - 1 for n in measured.both_ways]].mean(1)
-    at = {text: i for i, text in enumerate(texts)}
-    every = np.array([share[at[t]] for t in pairs.texts()])
-    return np.asarray((every[: len(pairs.left)] + every[len(pairs.left) :]) / 2)
+    return np.asarray(share.reshape(2, -1).mean(0))
 
 
 def table(results: Sequence[Gain], encoders: Sequence[str]) -> Table:
