@@ -74,14 +74,18 @@ class Verb(Page, typer.core.TyperCommand):
         return super().invoke(ctx)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the arguments; an error names the value, or for a missing model an example."""
+        """Parse the arguments; an error names the value, or what to pass."""
         words = list(args)
         try:
             return super().parse_args(ctx, args)
         except typer.BadParameter as e:
-            options = getattr(e.param, "opts", ())
-            if "--model" in options and not e.message:
-                e.message = "Pass one, such as -m minilm."
+            parameter: Any = e.param
+            options = getattr(parameter, "opts", ())
+            if not e.message and "--model" in options:
+                e.message = "Pass one, such as -m minilm"
+            elif not e.message:
+                name = [option for option in options if option.startswith("--")]
+                e.message = f"Pass {' '.join([*name, parameter.metavar])}: {parameter.help}"
             elif e.message.startswith("Input should be"):
                 value = next((value for option, value in pairwise(words) if option in options), "")
                 e.message = f"{value!r}: {e.message.partition(',')[0]}"

@@ -1,13 +1,10 @@
-"""``afterword analyse``: the papers' measurements of a model's layers, tokens and vectors.
-
-A verb reads its options, measures with a file of `afterword.papers`, and prints and draws what that file makes of it.
-"""
+"""``afterword analyse``: the papers' measurements; each verb has a file in `afterword.papers`."""
 
 from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -19,10 +16,8 @@ from . import SETTINGS, Verb, Verbs
 from . import options as o
 from .console import Bar
 from .option_groups import Figure, Model, Models, Run, Texts, distinct, expanded, items, read_input, read_methods
-from .tables import aligned
 
 if TYPE_CHECKING:
-    from ..papers.measurement import Table
     from ..text.layout import Layout
     from ..text.tokenizer import Tokenizer
 
@@ -58,50 +53,32 @@ def turning_point(
     Examples:
         afterword analyse turning-point -m afterword-mini --dev pairs.jsonl
     """
-    figure.check()
     from ..methods import classical, one_method
     from ..methods.serialize import parse_method
     from ..papers import turning
 
-    specs = {
-        f"{p}, {'no' if t == 'none' else t} template": f"bellm:last=auto,pool={p},template={_quoted(t)}"
-        for t in template or ("bellm", "none")
-        for p in pool or ("mean", "last")
-    }
+    specs = {}
+    for t in template or ("bellm", "none"):
+        spelled = json.dumps(t, ensure_ascii=False) if "{" in t else t
+        for p in pool or ("mean", "last"):
+            specs[f"{p}, {'no' if t == 'none' else t} template"] = f"bellm:last=auto,pool={p},template={spelled}"
     methods = {name: one_method(parse_method(spec), "a turning point") for name, spec in specs.items()}
     files = distinct(map(str, dev), lambda path: Path(path).name)
     sets = {name: turning.read_pairs(path) for path, name in files.items()}
     results, curves, notes = [], [], []
-    for path, short in run.names(model).items():
-        encoder = run.load(path, classical())
+    for model_name, encoder, limits in run.encoders(model, {"": classical()}):
         with Bar("turning point", "vectors") as bar:
             of_model = turning.degradation(
-                encoder, sets, methods, margin=margin, batch_tokens=run.batch_tokens, show_progress_bar=bar.update
+                encoder, sets, methods, margin=margin, batch_tokens=limits.batch_tokens, show_progress_bar=bar.update
             )
         for curve, spec in zip(of_model, specs.values(), strict=True):
-            spelled = spec.replace("auto", str(curve.turning.last)) if curve.turning else None
-            results.append({"model": path, "method": spelled, **curve.to_json()})
-            notes.append(f": --method {shlex.quote(spelled)}" if spelled else "")
-            name = [short] * (len(model) > 1) + [curve.name] * (len(model) == 1 or len(methods) > 1)
+            best = spec.replace("auto", str(curve.turning.last)) if curve.turning else None
+            results.append({"model": model_name, "method": best, **curve.to_json()})
+            notes.append(f": --method {shlex.quote(best)}" if best else "")
+            name = [model_name] * (len(model) > 1) + [curve.name] * (len(model) == 1 or len(methods) > 1)
             curves.append(replace(curve, name=", ".join(name)))
     figure.draw(turning.draw, curves, list(sets))
-    return run.show(results, lines([turning.table(curves, notes, list(sets))]))
-
-
-def _quoted(template: str) -> str:
-    """A template as a value in ``--method NAME:template=...``."""
-    from ..methods.prompts import TEMPLATES
-
-    return template if template == "none" or template in TEMPLATES else json.dumps(template, ensure_ascii=False)
-
-
-def lines(tables: Sequence[Table]) -> Iterator[str]:
-    """The lines of tables, with a blank line between two."""
-    for i, table in enumerate(tables):
-        yield from [""] * (i > 0)
-        yield from table.title
-        yield from aligned(table.rows, names=table.names) if table.rows else ()
-        yield from table.notes
+    return run.show(results, [turning.table(curves, notes, list(sets))])
 
 
 def dependency(
@@ -119,7 +96,6 @@ def dependency(
     Examples:
         afterword analyse dependency -m afterword-mini --method classical -i texts.txt
     """
-    figure.check()
     read, methods = texts.read(), read_methods(method)
     from ..papers import dependency as claim
 
@@ -128,7 +104,7 @@ def dependency(
         for name, encoder, limits in run.encoders(model, methods)
     ]
     figure.draw(claim.draw, results)
-    return run.show([r.to_json() for r in results], lines([claim.table(results)]))
+    return run.show(results, [claim.table(results)])
 
 
 def words(
@@ -158,7 +134,7 @@ def words(
         claim.representative_words(encoder, read, counts, top=top, head=head, name=name, limits=limits)
         for name, encoder, limits in run.encoders(model, read_methods(method or ["bellm"]))
     ]
-    return run.show([r.to_json() for r in results], lines([claim.table(r, read[:show]) for r in results]))
+    return run.show(results, [claim.table(r, read[:show]) for r in results])
 
 
 def impact(
@@ -177,7 +153,6 @@ def impact(
     Examples:
         afterword analyse impact -m minilm -i texts.txt --first 20
     """
-    figure.check()
     read = texts.read()
     counted, used = read if corpus is None else read_input(corpus), read[:first]
     from ..methods import classical
@@ -191,11 +166,11 @@ def impact(
                 matrices.append(importance.impact(encoder, text, limits=limits))
                 bar.update()
         agreement = importance.impact_agreement(matrices, weights)
-        of_texts = [{**m.to_json(), "tfidf": w.tolist()} for m, w in zip(matrices, weights, strict=True)]
+        of_texts = [{**m.to_json(), "tfidf": w} for m, w in zip(matrices, weights, strict=True)]
         results.append({"model": name, **agreement.to_json(), "texts_measured": of_texts})
         tables.append(importance.table(name, [agreement], len(used)))
         figure.draw(importance.draw, matrices[0], model=name if len(model) > 1 else "", name=name, text=used[0])
-    return run.show(results, lines(tables))
+    return run.show(results, tables)
 
 
 def heads(
@@ -219,18 +194,21 @@ def heads(
     Examples:
         afterword analyse heads -m minilm --dev pairs.jsonl
     """
-    figure.check()
     from ..methods import ditto, parse_head
+    from ..methods.weights import SelfAttention
     from ..papers import importance
     from ..tasks.pairs import read_pairs
     from ..tune.heads import head_scores
 
-    also = [f"{layer + 1}-{number + 1}" for layer, number in map(parse_head, head or ())]
+    also = [parse_head(one) for one in head or ()]
     read = (replace(texts, pairs=dev) if texts.input is None and texts.pairs is None else texts).read()
     counted = read if corpus is None else read_input(corpus)
     pairs = None if dev is None else read_pairs(dev)
     results, tables = [], []
     for name, encoder, limits in run.encoders(model, {"": ditto((0, 0), states)}):
+        facts = encoder.backbone.facts
+        for layer, number in also:
+            SelfAttention(layer=layer, head=number).check(facts.layers, facts.heads, 0)
         weights = importance.tfidf_weights(encoder, read, counted)
         scores = None
         if pairs is not None:
@@ -238,9 +216,10 @@ def heads(
                 scores = head_scores(encoder, pairs, states, limits, bar.update)
         agreements = importance.head_agreements(encoder, read, weights, scores, limits=limits)
         results += [{"model": name, "states": states, **agreement.to_json()} for agreement in agreements]
-        tables.append(importance.table(name, agreements, len(read), top, also))
+        spelled = [f"{layer + 1}-{number + 1}" for layer, number in also]
+        tables.append(importance.table(name, agreements, len(read), top, spelled))
         figure.draw(importance.draw_heads, name, agreements, model=name if len(model) > 1 else "")
-    return run.show(results, lines(tables))
+    return run.show(results, tables)
 
 
 def isotropy(
@@ -263,31 +242,24 @@ def isotropy(
     Examples:
         afterword analyse isotropy -m minilm --pairs pairs.jsonl
     """
-    figure.check()
     if figure.plot is not None and texts.pairs is None:
         raise typer.BadParameter("it draws alignment, which needs pairs with scores: pass --pairs", param_hint="--plot")
-    from ..methods import classical
     from ..papers import isotropy as claim
     from ..post import parse_post
     from ..tasks.pairs import read_pairs
     from ..tasks.runner import Fitting, candidates
 
     read = texts.read()
-    methods = dict(zip(method or (), read_methods(method).values(), strict=True))
     posts = {spec: parse_post(spec) for spec in post or ["none"]}
     on = read if fit is None else read_input(fit)
     positives = [] if texts.pairs is None else claim.positive_pairs(read_pairs(texts.pairs, correlated=False), above)
     results = []
-    for path, short in run.names(model).items():
-        encoder = run.load(path, next(iter(methods.values()), None))
-        default = "classical" if encoder.method == classical() else encoder.method.name
-        limits = {"batch_tokens": run.batch_tokens}
-        for c in candidates(encoder, methods or {default: encoder.method}, posts, limits, Fitting.on(on)):
-            c = c.fit(on) if c.unfitted else c
-            name = " ".join([short] * (len(model) > 1) + [c.name])
-            results.append(claim.isotropy(c, read, positives, name=name))
+    for name, encoder, limits in run.encoders(model, read_methods(method)):
+        options = {"batch_tokens": limits.batch_tokens}
+        members = candidates(encoder, {name: encoder.method}, posts, options, Fitting.on(on))
+        results += [claim.isotropy(one.ready(on), read, positives, name=one.name) for one in members]
     figure.draw(claim.draw, results)
-    return run.show([r.to_json() for r in results], lines([claim.table(results)]))
+    return run.show(results, [claim.table(results)])
 
 
 def lengths(
@@ -312,7 +284,6 @@ def lengths(
     Examples:
         afterword analyse lengths -m minilm -m afterword-mini -i texts.txt
     """
-    figure.check()
     from ..methods import one_method
     from ..methods.serialize import parse_method
     from ..papers import lengths as claim
@@ -327,7 +298,7 @@ def lengths(
             layout = chosen.layout if chosen else layout
             results.append(claim.lengths(tokenizer, of_set, layout, limit=max_length or limit, name=full))
     figure.draw(claim.draw, results)
-    return run.show([r.to_json() for r in results], lines([claim.table(results)]))
+    return run.show(results, [claim.table(results)])
 
 
 def _task_texts(tasks: Sequence[str], data: str | None, texts: Texts) -> dict[str, Sequence[str]]:
@@ -386,7 +357,6 @@ def attention(
     """
     from ..methods import one_method, parse_head
 
-    figure.check()
     heads, methods = [parse_head(h) for h in head or ()], read_methods(method)
     texts = list(items(text, input, format, field))
     if not texts or (len(texts) > 1 and (heads or layer or figure.plot is not None)):
@@ -414,7 +384,7 @@ def attention(
         raise typer.BadParameter("there is no matrix to draw: pass --head or --layer", param_hint="--plot")
     figure.draw(claim.draw, drawn, texts[0])
     tables = [*map(claim.matrix_table, drawn), *([claim.forward_table(forwards)] if forwards else [])]
-    return run.show(results, lines(tables))
+    return run.show(results, tables)
 
 
 def gains(
@@ -446,7 +416,7 @@ def gains(
     first, second = (e for name, spec in chosen for _, e, _ in run.encoders([name], read_methods(spec and [spec])))
     results = claim.gains(first, second, scored)
     names = [f"{nth} {name} {spec or ''}" for nth, (name, spec) in zip(("first ", "second"), chosen, strict=True)]
-    return run.show([r.to_json() for r in results], lines([claim.table(results, names)]))
+    return run.show(results, [claim.table(results, names)])
 
 
 for verb in (turning_point, dependency, words, impact, heads, isotropy, lengths, attention, gains):

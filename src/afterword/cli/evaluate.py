@@ -90,8 +90,8 @@ class Results:
     tasks: Annotated[
         list[str] | None,
         typer.Option("--tasks", metavar="TASKS",
-        help="Tasks to run, separated by commas: groups or names (see --list), or .jsonl, .csv or .parquet files of "
-        "scored pairs. cmteb is C-MTEB on mteb's data, mteb:NAME any task of mteb. NAME:option=value sets an option "
+        help="Tasks to run, separated by commas: groups or names (see --list), or .jsonl, .csv, .tsv or .parquet files "
+        "of scored pairs. cmteb is C-MTEB on mteb's data, mteb:NAME any task of mteb. NAME:option=value sets an option "
         "of a task. May be repeated."),
     ] = None  # fmt: skip
     data: Annotated[

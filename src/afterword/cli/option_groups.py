@@ -25,6 +25,7 @@ import typer
 from ..jobs import VECTOR
 from . import options as o
 from .console import say
+from .tables import measured, page_width
 
 if TYPE_CHECKING:
     from ..backbone.model_source import ModelSource
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from ..encoder import Encoder
     from ..files.lines import FileForm, Reader
     from ..methods import AnyMethod
+    from ..papers.measurement import Table
 
 Models = Annotated[
     list[str],
@@ -283,9 +285,11 @@ class Run:
         """The models with their short names."""
         return distinct(models, short_name)
 
-    def show(self, results: Any, lines: Iterator[str] | Sequence[str]) -> int:
-        """Print the results as JSON, or the lines. Returns the exit code."""
-        typer.echo(as_text(results) if self.as_json else "\n".join(lines))
+    def show(self, results: Sequence[Any], tables: Sequence[Table]) -> int:
+        """Print measurements as JSON, or their tables. Returns the exit code."""
+        from ..papers.measurement import for_json
+
+        typer.echo(as_text(for_json(results)) if self.as_json else "\n".join(measured(tables, page_width())))
         return 0
 
 
@@ -297,7 +301,7 @@ class Figure:
     plot: o.Plot = None
     dark: o.Dark = False
 
-    def check(self) -> None:
+    def __post_init__(self) -> None:
         """Check, before a long computation, that the figure can be drawn."""
         if self.plot is not None:
             from ..papers.figure import check

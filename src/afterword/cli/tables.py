@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -13,6 +13,8 @@ from ..errors import one_line
 
 if TYPE_CHECKING:
     from rich.table import Table
+
+    from ..papers.measurement import Table as Measured
 
 PIPE = 160  # width of the output in cells, if it is not a terminal
 NARROWEST = 20  # width of the narrowest page
@@ -86,18 +88,19 @@ def table(columns: Sequence[Column], width: int) -> list[str]:
     return lines
 
 
-def aligned(rows: Sequence[Mapping[str, str]], names: int = 1) -> list[str]:
-    """Lines for rows of cells by heading: the first `names` columns are texts, and the others scores.
-
-    >>> aligned([{"": "a", "mean": "0.1"}, {"": "bb", "mean": "10.2"}])
-    ['    mean', 'a    0.1', 'bb  10.2']
-    """
-    heads = max(rows, key=len)
-    columns = [
-        Column([row.get(head, "") for row in rows], "text" if i < names else "score", head.strip())
-        for i, head in enumerate(heads)
-    ]
-    return table(columns, page_width())
+def measured(tables: Iterable[Measured], width: int) -> Iterator[str]:
+    """Lines of at most `width` cells for the tables of `afterword.papers`, with a blank line between two."""
+    for i, one in enumerate(tables):
+        yield from [""] * (i > 0)
+        yield from one.title
+        if one.rows:
+            heads = max(one.rows, key=len)
+            columns = [
+                Column([row.get(head, "") for row in one.rows], "text" if k < one.names else "score", head.strip())
+                for k, head in enumerate(heads)
+            ]
+            yield from table(columns, width)
+        yield from one.notes
 
 
 def laid_out(cells: Sequence[Sequence[str]], width: int | None) -> str:

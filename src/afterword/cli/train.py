@@ -92,9 +92,9 @@ class Training:
 def train(
     model: o.Model,
     data: Annotated[Path, Option(metavar="FILE", show_default=False, rich_help_panel="Input",
-        help="Training rows: a .jsonl, .csv (both may be gzipped) or .parquet file with the columns anchor, positive "
-        "and optionally negative; sentence1, sentence2, score; sentence1, sentence2, condition, label; or text, "
-        "label.")],
+        help="Training rows: a .jsonl, .csv, .tsv (these may be gzipped) or .parquet file with the columns anchor, "
+        "positive and optionally negative; sentence1, sentence2, score; sentence1, sentence2, condition, label; or "
+        "text, label.")],
     out: Annotated[Path, Option(metavar="DIR", show_default=False, rich_help_panel="Output",
         help="Folder for the trained encoder.")],
     loss: Loss, trained: Trained, training: Training,

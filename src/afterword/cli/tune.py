@@ -27,7 +27,7 @@ class Data:
     # fmt: off
     title: ClassVar = "Input"
     dev: Annotated[Path | None, Option(metavar="FILE",
-        help="Development pairs with human scores: a .jsonl, .csv (both may be gzipped) or .parquet file with "
+        help="Development pairs with human scores: a .jsonl, .csv, .tsv (these may be gzipped) or .parquet file with "
         "sentence1, sentence2 and score.")] = None
     test: Annotated[list[Path] | None, Option(metavar="FILE",
         help="Test pairs: only the chosen recipe and the default are scored on them. May be repeated."),
@@ -132,7 +132,6 @@ def tune(
     from ..tasks.pairs import read_pairs
 
     check_folder(out, overwrite)
-    figure.check()
     method = read_methods([recipes.method] if recipes.method else None).get(VECTOR)
     sets = [(path.name, read_pairs(path)) for path in [data.dev, *(data.test or ())] if path is not None]
     texts = [] if data.dev is not None else read_input(data.texts or data.input)
