@@ -18,6 +18,7 @@ import sys
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
+from statistics import fmean
 
 from afterword.tasks.results import Result, Row, aligned, read_results
 from afterword.tasks.scores import published_mean
@@ -257,7 +258,8 @@ def _name(model: str, row: str, models: list[str]) -> str:
 def _number(result: Result | None, metric: str | None = None) -> str:
     if result is None:
         return "-"
-    value = result.main if metric is None else result.metric_named(metric)
+    by_seed = result.by_seed(metric)
+    value = fmean(by_seed.values()) if by_seed else None
     return "-" if value is None else f"{100 * value:.2f}"
 
 

@@ -224,6 +224,6 @@ def test_without_a_network_each_task_says_what_is_missing_and_the_others_run(tmp
     assert "data/C-MTEB/LCQMC does not exist" in lcqmc and "BQ cannot be loaded" in bq and "--data hub" in bq
     result = read(tmp_path / "out" / "afterword-mini" / "classical" / "ATEC.mteb.json")
     assert (result.group, result.metric) == ("cmteb-sts", "main_score")
-    assert result.metric_named("cosine_pearson") is not None
+    assert result.by_seed("cosine_pearson")
     again = run(*words, "--tasks", "ATEC.mteb")
     assert again.code == 0 and "1/1" not in again.err  # finished before

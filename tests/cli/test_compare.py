@@ -28,7 +28,7 @@ def results(
         main = float(spearmanr(GOLD, similarity).statistic)
         scores = Scores(main, {"cosine_spearman": main}, {"gold": GOLD, "similarity": similarity})
         told = {"name": name, "model": model, **about}
-        made = Result(task, "sts", "cosine_spearman", ("eng-Latn",), "k", "r", {0: scores}, told)
+        made = Result(task, "sts", "cosine_spearman", "r", {0: scores}, told)
         write(folder / model / name / f"{task}.json", made)
 
 
@@ -106,7 +106,7 @@ def test_what_cannot_be_written_is_told_before_the_work(run: Run, folder: Path, 
 
 def result(task: str, group: str, metric: str, main: float, *notes: str, seeds: int = 1) -> Result:
     scores = {i: Scores(main + i / 100, {metric: main + i / 100}, notes=notes) for i in range(seeds)}
-    return Result(task, group, metric, (), "k", "r", scores, {})
+    return Result(task, group, metric, "r", scores, {})
 
 
 def test_an_undefined_score_has_no_difference():

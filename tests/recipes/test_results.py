@@ -33,8 +33,7 @@ STS = Shown((Run("sts", ("m",), ("classical", "echo")), Run("sts", ("m",), ("tfi
 
 def row(name: str, model: str, **scores: float) -> Row:
     found = {
-        task: Result(task, "sts", "cosine_spearman", ("eng-Latn",), "", "", {0: Scores(score, {}, {})})
-        for task, score in scores.items()
+        task: Result(task, "sts", "cosine_spearman", "", {0: Scores(score, {}, {})}) for task, score in scores.items()
     }
     return Row(name, found, model)
 

@@ -20,12 +20,12 @@ def pairs(task: str, noise: float, metric: str = "cosine_spearman", revision: st
     correlation = stats.pearsonr if "pearson" in metric else stats.spearmanr
     main = float(correlation(GOLD, similarity).statistic)
     scores = Scores(main, {metric: main}, {"gold": GOLD, "similarity": similarity})
-    return Result(task, "sts", metric, ("eng-Latn",), "k", revision, {0: scores}, about)
+    return Result(task, "sts", metric, revision, {0: scores}, about)
 
 
 def questions(correct: list[int]) -> Result:
     scores = Scores(float(np.mean(correct)), {}, {"correct": np.array(correct)})
-    return Result("Q", "toy", "accuracy", ("eng-Latn",), "k", "r", {0: scores}, {})
+    return Result("Q", "toy", "accuracy", "r", {0: scores}, {})
 
 
 def row(name: str, *found: Result) -> Row:
@@ -75,11 +75,11 @@ def test_tasks_in_common():
         (pairs("A", 0.2, revision="other"), "not the same data"),
         (pairs("A", 0.2, options={"form": "raw"}), "not the same protocol"),
         (
-            Result("A", "sts", "cosine_spearman", (), "k", "r", {0: Scores(0.5, {})}, {}),
+            Result("A", "sts", "cosine_spearman", "r", {0: Scores(0.5, {})}, {}),
             "no pairs or questions to draw from",
         ),
         (
-            Result("A", "sts", "cosine_spearman", (), "k", "r", {0: Scores(0.5, {}, pairs("A", 0.2).items)}, {}),
+            Result("A", "sts", "cosine_spearman", "r", {0: Scores(0.5, {}, pairs("A", 0.2).items)}, {}),
             "its score is more than one over its pairs",
         ),
     ],
@@ -91,7 +91,7 @@ def test_where_there_is_no_interval_a_note_says_why(other: Result, note: str):
 
 def scored(task: str, group: str, metric: str, main: float, revision: str = "r", seeds: int = 1) -> Result:
     scores = {i: Scores(main + i / 1000, {metric: main}) for i in range(seeds)}
-    return Result(task, group, metric, ("eng-Latn",), "k", revision, scores, {})
+    return Result(task, group, metric, revision, scores, {})
 
 
 MIXED = [

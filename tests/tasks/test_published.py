@@ -89,7 +89,7 @@ def test_a_table_is_whole(table):
 
 
 def result(task: str, **metrics: float) -> Result:
-    return Result(task, "sts", "cosine_spearman", (), "k", "r", {0: Scores(0.9, metrics)})
+    return Result(task, "sts", "cosine_spearman", "r", {0: Scores(0.9, metrics)})
 
 
 def ours(results: dict[str, Result]) -> Row:
@@ -109,10 +109,8 @@ def test_our_scores_stand_under_the_papers_metric():
 def test_deviations_are_over_seeds():
     seeds = {i: Scores(0.5, {"accuracy": x}) for i, x in enumerate((0.5, 0.7))}
     names = ("MR", "CR", "SUBJ", "MPQA", "SST2", "TREC", "MRPC")
-    one = {
-        name: Result(name, "transfer", "accuracy", (), "k", "r", {0: Scores(0.5, {"accuracy": 0.5})}) for name in names
-    }
-    line = published()["bellm-3"].line(ours({**one, "MR": Result("MR", "transfer", "accuracy", (), "k", "r", seeds)}))
+    one = {name: Result(name, "transfer", "accuracy", "r", {0: Scores(0.5, {"accuracy": 0.5})}) for name in names}
+    line = published()["bellm-3"].line(ours({**one, "MR": Result("MR", "transfer", "accuracy", "r", seeds)}))
     assert line.deviations[0] == pytest.approx(20 / 2**0.5) and line.deviations[1] is None
     assert line.deviations[-1] == pytest.approx(20 / 7 / 2**0.5), "of the average, where CR ... MRPC are constant"
 
@@ -146,7 +144,7 @@ def test_c_mteb_by_mteb_itself_has_a_row_in_table_2_and_goes_before_a_sample():
 
 def row(main: float, *notes: str) -> Row:
     scores = {0: Scores(main, {"cosine_spearman": main}, notes=notes)}
-    return ours({"STS12": Result("STS12", "sts", "cosine_spearman", (), "k", "r", scores, {})})
+    return ours({"STS12": Result("STS12", "sts", "cosine_spearman", "r", scores, {})})
 
 
 def test_ours_first_then_the_papers_with_their_deviations():

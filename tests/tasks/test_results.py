@@ -10,9 +10,7 @@ import numpy as np
 import pytest
 
 from afterword.errors import DataError, MissingDataset
-from afterword.tasks import results
-from afterword.tasks.pairs import Pairs
-from afterword.tasks.results import Result, Row, as_csv, key, markdown, read, read_results, tables, write
+from afterword.tasks.results import Result, Row, as_csv, markdown, read, read_results, tables, write
 from afterword.tasks.task import Scores
 
 PAIRS = Scores(
@@ -23,20 +21,18 @@ ABOUT = {"model": "m", "name": "classical", "versions": {"numpy": "2"}}
 
 
 def result(scores: dict[int, Scores], **more: object) -> Result:
-    return Result("STS12", "sts", "cosine_spearman", ("eng-Latn",), "k", "r", scores, {**ABOUT, **more})
+    return Result("STS12", "sts", "cosine_spearman", "r", scores, {**ABOUT, **more})
 
 
 def test_what_is_written_is_read(tmp_path: Path):
     written = result({0: PAIRS})
     write(tmp_path / "a" / "STS12.json", written)
     found = read(tmp_path / "a" / "STS12.json")
-    assert (found.task, found.group, found.metric, found.key, found.revision) == (
-        "STS12", "sts", "cosine_spearman", "k", "r",
-    )  # fmt: skip
+    assert (found.task, found.group, found.metric, found.revision) == ("STS12", "sts", "cosine_spearman", "r")
     assert found.main == 0.5 and found.deviation is None and found.notes == ("a note",) and found.about == ABOUT
     assert found.scores[0].metrics == PAIRS.metrics
     assert found.items["similarity"].tolist() == [0.1, 0.9] and found.items["gold"].tolist() == [1.0, 2.0]
-    assert found.metric_named("cosine_spearman") == 0.5 and found.metric_named("by_subset") is None
+    assert found.by_seed("cosine_spearman") == {0: 0.5} and found.by_seed("by_subset") == {}
 
 
 def test_mteb_reads_it(tmp_path: Path):
@@ -63,24 +59,9 @@ def test_seeds_give_a_mean_and_a_deviation(tmp_path: Path):
     assert told["main_score_std"] == found.deviation
 
 
-def test_a_key_depends_on_all_that_a_score_depends_on(monkeypatch: pytest.MonkeyPatch):
-    task, digests = Pairs("mine", "mine"), {"mine": "d"}
-    first = key(task, digests, "encoder", "fit")
-    assert first == key(Pairs("mine", "mine"), {"mine": "d"}, "encoder", "fit")
-    others = [
-        key(Pairs("mine", "other"), digests, "encoder", "fit"),
-        key(task, {"mine": "e"}, "encoder", "fit"),
-        key(task, digests, "another", "fit"),
-        key(task, digests, "encoder", None),
-    ]
-    monkeypatch.setattr(results, "version", lambda name: "999")
-    others.append(key(task, digests, "encoder", "fit"))
-    assert len({first, *others}) == 6
-
-
 def scored(task: str, *mains: float, group: str = "sts", metric: str = "cosine_spearman") -> Result:
     scores = {seed: Scores(m, {metric: m}) for seed, m in enumerate(mains)}
-    return Result(task, group, metric, ("eng-Latn",), "k", "r", scores, {"model": "m", "name": "n"})
+    return Result(task, group, metric, "r", scores, {"model": "m", "name": "n"})
 
 
 def row(name: str, *found: Result) -> Row:

@@ -16,7 +16,7 @@ from afterword import Encoder
 from afterword.errors import BadRow, DataError, MissingDataset, NotFitted
 from afterword.methods.serialize import parse_method
 from afterword.post import parse_post
-from afterword.tasks import results
+from afterword.tasks import results, runner
 from afterword.tasks.pairs import Pairs
 from afterword.tasks.rows import Folder, Source
 from afterword.tasks.runner import Evaluation, Fitting, candidates
@@ -116,9 +116,23 @@ def test_one_changed_gold_line_runs_one_task(model: Path, data: Path, tmp_path: 
     assert tree(tmp_path / "out") == tree(tmp_path / "fresh")
 
 
+def test_other_options_or_library_versions_run_a_task_again(
+    model: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def ran(threshold: int) -> list[tuple[str, str]]:
+        drawn = Drawn("d", "a", threshold)
+        return evaluate(model, data, tmp_path / "out", ["classical"], "", more=[drawn])[1].ran
+
+    assert (ran(0), ran(0), ran(1), ran(1)) == ([("classical", "d")], [], [("classical", "d")], [])
+    monkeypatch.setattr(runner, "version", lambda name: "999")
+    assert (ran(1), ran(1)) == ([("classical", "d")], [])
+
+
 @dataclass(frozen=True)
 class Drawn(Task):
     """A score that is its seed's, of a library's."""
+
+    option: int = 0
 
     group, metric, libraries, seeded = "toy", "accuracy", ("scikit-learn",), True
 
@@ -166,7 +180,7 @@ def test_fitting_on_a_file_and_on_each_task(model: Path, data: Path, tmp_path: P
     posts = {"w": parse_post("whiten:dimensions=3")}
     texts = [f"{a} {b}" for a in ("river", "cat", "the dog") for b in ("sat", "ran", "is old", "was")]
     texts += [texts[0]] * 5  # counts as often as it is there
-    on_file, _ = evaluate(model, data, tmp_path / "out", ["classical"], "ab", posts, fitting=Fitting.on(texts))
+    on_file, _ = evaluate(model, data, tmp_path / "out", ["classical"], "ab", posts, fitting=Fitting(texts))
     whole = Encoder(Encoder.load(model, "classical").backbone, parse_method("classical"), posts["w"])
     for task in "ab":
         wanted = Pairs(task, task).run(whole.fit(texts), Folder(data))
@@ -220,7 +234,7 @@ def test_methods_share_a_forward_where_they_can(model: Path):
     for c in found:
         whole = Encoder.load(gpt2.backbone.model.config._name_or_path, c.method)
         assert np.allclose(c.encode(TEXTS), whole.encode(TEXTS), atol=2e-5)
-        assert c.digests["encoder"] == whole.fingerprint
+        assert c.identity == whole.identity
 
 
 def test_equal_texts_are_embedded_once_and_a_blank_one_is_a_full_stop():

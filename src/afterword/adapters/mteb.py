@@ -235,10 +235,10 @@ class MtebTask(Task):
         task = kind(seed=SEED + seed)
         return task.filter_eval_splits([self.split]) if self.split else task
 
-    def digests(self, source: Source) -> Mapping[str, str]:
+    def revision(self, source: Source) -> str:
         """The commit that mteb asks the Hub for; of a copy, a hash of its files."""
-        data, copy = self.new().metadata.dataset, self._copy(source)
-        return {data["path"]: data.get("revision", "main") if copy is None else _digest(copy)}
+        copy = self._copy(source)
+        return str(self.new().metadata.dataset.get("revision", "main")) if copy is None else _digest(copy)
 
     def load(self, source: Source) -> LoadedMteb:
         """Load the data by mteb's loader, from the Hub or a folder with copies of its repositories ("C-MTEB/ATEC")."""

@@ -256,7 +256,7 @@ def isotropy(
     results = []
     for name, encoder, limits in run.encoders(model, read_methods(method)):
         options = {"batch_tokens": limits.batch_tokens}
-        members = candidates(encoder, {name: encoder.method}, posts, options, Fitting.on(on))
+        members = candidates(encoder, {name: encoder.method}, posts, options, Fitting(on))
         results += [claim.isotropy(one.ready(on), read, positives, name=one.name) for one in members]
     figure.draw(claim.draw, results)
     return run.show(results, [claim.table(results)])

@@ -148,7 +148,7 @@ def evaluate(
 
     methods, fitting = encoders.methods(), None
     if encoders.fit is not None:
-        fitting = Fitting() if encoders.fit == "target" else Fitting.on(fit_texts(Path(encoders.fit)))
+        fitting = Fitting() if encoders.fit == "target" else Fitting(fit_texts(Path(encoders.fit)))
     posts = {spec: parse_post(spec) for spec in encoders.post or ["none"]}
     check_fit(encoders.fit, methods.values(), [step for steps in posts.values() for step in steps])
     title, out = results.name or title_of(str(encoders.sentence_transformer or encoders.model)), results.out

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from statistics import fmean, stdev
+from statistics import fmean
 from typing import Any
 
 from ..errors import InputError
 from ..spelling import did_you_mean
 from .catalogue import CMTEB, OFFICIAL
-from .results import Result, Row
+from .results import Result, Row, deviation
 from .scores import published_mean
 
 CATEGORIES = dict(zip(("Clas.", "Clus.", "P. Cls.", "Rera.", "Retr.", "STS"), CMTEB.values(), strict=True))
@@ -37,34 +37,15 @@ class Column:
         metrics = {metric for _, metric in self.members}
         return (metrics.pop() or "") if len(metrics) == 1 else ""
 
-    def score(self, results: Mapping[str, Result], scale: int) -> float | None:
-        """Our score in this column; None if a result is missing. An average is rounded as in the papers' tables."""
-        values = [_metric(results.get(task), metric) for task, metric in self.members]
-        scores = [scale * value for value in values if value is not None]
-        if not scores or len(scores) < len(values):
-            return None
-        return published_mean(scores) if scale == 100 and len(scores) > 1 else fmean(scores)
-
-    def deviation(self, results: Mapping[str, Result], scale: int) -> float | None:
-        """The standard deviation of `score` over seeds; a task with one seed counts as constant."""
-        seeds = max((tuple(results[task].scores) for task, _ in self.members if task in results), key=len, default=())
-        one = [{task: _of_seed(r, seed) for task, r in results.items()} for seed in seeds]
-        means = [
-            [value for task, metric in self.members if (value := _metric(each.get(task), metric)) is not None]
-            for each in one
-        ]
-        if len(seeds) < 2 or any(len(values) < len(self.members) for values in means):
-            return None
-        return scale * stdev(map(fmean, means))
-
-
-def _metric(result: Result | None, metric: str | None) -> float | None:
-    return None if result is None or metric is None else result.metric_named(metric)
-
-
-def _of_seed(result: Result, seed: int) -> Result:
-    """The result of one seed; of another one where there is none of it."""
-    return replace(result, scores={0: result.scores.get(seed, result.scores[min(result.scores)])})
+    def score(self, results: Mapping[str, Result], scale: int) -> tuple[float | None, float | None]:
+        """Our score and its deviation over seeds; None if a result is missing. An average is rounded as the papers'."""
+        by_seed = [results[task].by_seed(metric) if task in results and metric else {} for task, metric in self.members]
+        if not all(by_seed):
+            return None, None
+        scores = [scale * fmean(one.values()) for one in by_seed]
+        spread = deviation(by_seed)
+        mean = published_mean(scores) if scale == 100 and len(scores) > 1 else fmean(scores)
+        return mean, None if spread is None else scale * spread
 
 
 @dataclass(frozen=True)
@@ -128,8 +109,7 @@ class Published:
     def line(self, row: Row) -> Line:
         """Our results in the columns, metrics and scale of this table."""
         results = on_their_data(row.results)
-        scores = tuple(column.score(results, self.scale) for column in self.columns)
-        deviations = tuple(column.deviation(results, self.scale) for column in self.columns)
+        scores, deviations = zip(*(column.score(results, self.scale) for column in self.columns), strict=True)
         notes = tuple(
             () if score is None else tuple(f"{t}: {note}" for t, _ in column.members for note in results[t].notes)
             for column, score in zip(self.columns, scores, strict=True)

@@ -7,9 +7,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from hashlib import blake2b
-from importlib.metadata import PackageNotFoundError, version
+from dataclasses import dataclass, field, replace
 from io import StringIO
 from pathlib import Path
 from statistics import fmean, stdev
@@ -18,13 +16,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import DataError, MissingDataset, MissingExtra, one_line, warn
+from ..errors import DataError, MissingDataset, one_line, warn
 from ..files.atomic import atomic_file
-from ..methods.custom import code_hash
 from .catalogue import groups
 from .pairs import submission
 from .scores import published_mean
-from .task import Scores, Task
+from .task import Scores
 
 Items = Mapping[str, NDArray[Any]]
 Cells = Sequence[Sequence[str]]
@@ -41,18 +38,14 @@ class Result:
 
     Attributes:
         task, group, metric: names of the task, its group and its main score.
-        languages: in mteb's form, "eng-Latn".
-        key: a hash of everything that the scores depend on, except the seed.
-        revision: a hash of the data.
+        revision: a hash of the data, or their commit.
         scores: scores by seed; under 0 if the task uses no seed.
-        about: further information: model, method, options, versions.
+        about: whatever else the scores depend on: model, encoder, options, versions.
     """
 
     task: str
     group: str
     metric: str
-    languages: tuple[str, ...]
-    key: str
     revision: str
     scores: Mapping[int, Scores]
     about: Mapping[str, Any] = field(default_factory=dict)
@@ -62,16 +55,15 @@ class Result:
         """The main score, averaged over seeds."""
         return fmean(s.main for s in self.scores.values())
 
-    def metric_named(self, name: str) -> float | None:
-        """A metric averaged over seeds; None if there is none of this name."""
-        values = [s.metrics.get(name) for s in self.scores.values()]
-        numbers = [value for value in values if isinstance(value, int | float)]
-        return fmean(numbers) if numbers else None
+    def by_seed(self, metric: str | None = None) -> dict[int, float]:
+        """A metric by seed, or the main score; empty if there is no such number."""
+        values = {seed: s.main if metric is None else s.metrics.get(metric) for seed, s in self.scores.items()}
+        return {seed: value for seed, value in values.items() if isinstance(value, int | float)}
 
     @property
     def deviation(self) -> float | None:
         """The main score's sample standard deviation over seeds (n - 1); None for one seed."""
-        return stdev(s.main for s in self.scores.values()) if len(self.scores) > 1 else None
+        return deviation([self.by_seed()])
 
     @property
     def items(self) -> Items:
@@ -94,9 +86,11 @@ class Result:
             "dataset_revision": self.revision,
             "mteb_version": self.about.get("versions", {}).get("mteb"),
             "evaluation_time": None,
-            "scores": {SPLIT: [{**means, "hf_subset": "default", "languages": list(self.languages)}]},
+            "scores": {
+                SPLIT: [{**means, "hf_subset": "default", "languages": self.about.get("languages", ["eng-Latn"])}]
+            },
             "afterword": {
-                "key": self.key, "group": self.group, "metric": self.metric, **self.about, "notes": list(self.notes),
+                "group": self.group, "metric": self.metric, **self.about, "notes": list(self.notes),
                 "seeds": {str(seed): {"main_score": s.main, **s.metrics} for seed, s in self.scores.items()},
                 "items": {str(seed): dict(s.items) for seed, s in self.scores.items() if s.items},
             },
@@ -110,35 +104,6 @@ def _mean(every: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         values = [metrics[name] for metrics in every]
         means[name] = _mean(values) if isinstance(value, Mapping) else value if len(every) == 1 else fmean(values)
     return means
-
-
-def key(task: Task, digests: Mapping[str, str], encoder: str, fit: str | None = None) -> str:
-    """A hash of everything that a task's scores depend on, except the seed; of a custom task, its code too.
-
-    Args:
-        task: the task with its options.
-        digests: hashes of its data, by name.
-        encoder: the encoder's fingerprint, library versions included.
-        fit: a hash of the texts that the encoder is fitted on.
-    """
-    described = {
-        "task": f"{type(task).__module__}.{type(task).__qualname__}", "options": asdict(task), "files": dict(digests),
-        "encoder": encoder, "fit": fit, "versions": versions(task), "code": code_hash(type(task)),
-    }  # fmt: skip
-    return blake2b(json.dumps(described, sort_keys=True, default=str).encode(), digest_size=16).hexdigest()
-
-
-def revision(digests: Mapping[str, str]) -> str:
-    """One hash for all files of a task."""
-    return blake2b(json.dumps(dict(digests), sort_keys=True).encode(), digest_size=16).hexdigest()
-
-
-def versions(task: Task) -> dict[str, str]:
-    """The versions of the libraries that score a task; MissingExtra if one is not installed."""
-    try:
-        return {name: version(name) for name in ("numpy", *task.libraries)}
-    except PackageNotFoundError as e:
-        raise MissingExtra(str(e.name), "evaluate") from None
 
 
 def write(path: Path, result: Result) -> None:
@@ -159,14 +124,12 @@ def read(path: Path) -> Result:
     """
     try:
         record = json.loads(path.read_text("utf-8"))
-        ours, (scores,) = record["afterword"], record["scores"][SPLIT]
+        ours = record["afterword"]
         notes = tuple(ours.pop("notes"))
         items = ours.pop("items")
         seeds = {int(seed): _scores(m, items.get(seed, {}), notes) for seed, m in ours.pop("seeds").items()}
-        return Result(
-            record["task_name"], ours.pop("group"), ours.pop("metric"), tuple(scores["languages"]), ours.pop("key"),
-            record["dataset_revision"], seeds, ours,
-        )  # fmt: skip
+        group, metric = ours.pop("group"), ours.pop("metric")
+        return Result(record["task_name"], group, metric, record["dataset_revision"], seeds, ours)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as e:
         raise DataError(f"{path} is not a complete result of `afterword evaluate`: {type(e).__name__}: {e}") from None
 
@@ -275,10 +238,11 @@ def _table(group: str, members: Mapping[str, Result], rows: Sequence[Row]) -> Sc
     for row in present:
         results = [row.results.get(task) for task in members]
         scores = [None if r is None else 100 * r.main for r in results]
-        deviations = [None if r is None or r.deviation is None else 100 * r.deviation for r in results]
+        deviations = [None if r is None else _percent(r.deviation) for r in results]
         if averaged:
             scores.append(_average(scores))
-            deviations.append(None if scores[-1] is None else _deviation([r for r in results if r is not None]))
+            of_average = None if scores[-1] is None else deviation([r.by_seed() for r in results if r is not None])
+            deviations.append(_percent(of_average))
         lines.append((row.name, tuple(scores), tuple(deviations)))
     notes = [f"no average: the metrics are {' and '.join(metrics)}"] if several_metrics else []
     notes += ["no average: a task appears more than once"] if repeated else []
@@ -286,6 +250,10 @@ def _table(group: str, members: Mapping[str, Result], rows: Sequence[Row]) -> Sc
     return ScoreTable(
         group, " or ".join(metrics), (*members, *([AVERAGE] if averaged else [])), tuple(lines), tuple(notes)
     )
+
+
+def _percent(value: float | None) -> float | None:
+    return None if value is None else 100 * value
 
 
 def _notes(task: str, rows: Sequence[Row]) -> list[str]:
@@ -306,12 +274,12 @@ def _average(scores: Sequence[float | None]) -> float | None:
     return published_mean(present) if len(present) == len(scores) else None
 
 
-def _deviation(results: Sequence[Result]) -> float | None:
-    """The standard deviation over seeds of the average over tasks; a task without seeds counts as constant."""
-    seeds = max((tuple(r.scores) for r in results), key=len)
+def deviation(tasks: Sequence[Mapping[int, float]]) -> float | None:
+    """The standard deviation over seeds of the mean of tasks' scores by seed; a task with one seed is constant."""
+    seeds = max(tasks, key=len)
     if len(seeds) < 2:
         return None
-    return stdev(100 * fmean(r.scores.get(s, r.scores[min(r.scores)]).main for r in results) for s in seeds)
+    return stdev(fmean(scores.get(seed, scores[min(scores)]) for scores in tasks) for seed in seeds)
 
 
 def aligned(cells: Cells) -> str:

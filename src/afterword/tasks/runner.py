@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from hashlib import blake2b
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +18,14 @@ import torch
 
 from ..encode.sentences import shares
 from ..encoder import Encoder
-from ..errors import DataError, InputError, NotFitted, warn
-from ..files.fingerprint import fingerprint, identity, weights_digest
+from ..errors import DataError, InputError, MissingExtra, NotFitted, warn
+from ..files.fingerprint import LIBRARIES, identity, weights_digest
 from ..methods import AnyMethod, Method
+from ..methods.custom import code_hash
 from ..post import Post, Unfitted, resolved
 from . import results
 from .results import Result
-from .task import Array, Embedder, Loaded, TaskRun, as_read
+from .task import Array, Embedder, Loaded, Task, TaskRun, as_read
 
 OnProgress = Callable[[int], object]
 """Called with the number of vectors that were just computed."""
@@ -62,15 +65,14 @@ class VectorCache:
 
 @dataclass(frozen=True)
 class Fitting:
-    """The texts that methods and steps are fitted on, and their hash; None = the different sentences of each task."""
+    """The texts that methods and steps are fitted on, repeated ones repeatedly; None = each task's different texts."""
 
-    texts: tuple[str, ...] | None = None
-    digest: str = "target"
+    texts: Sequence[str] | None = None
 
-    @classmethod
-    def on(cls, texts: Sequence[str]) -> Fitting:
-        """Fit on these texts; repeated texts count repeatedly, as in `Encoder.fit`."""
-        return cls(tuple(texts), blake2b("\0".join(texts).encode(), digest_size=16).hexdigest())
+    @property
+    def digest(self) -> str:
+        """A hash of the texts; "target" for those of each task."""
+        return "target" if self.texts is None else blake2b("\0".join(self.texts).encode(), digest_size=16).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -83,8 +85,8 @@ class Candidate:
         cache: holds its vectors before post-processing; empty if the method must be fitted first.
         method: the name of its vectors in the cache.
         post: the post-processing steps that turn those into its vectors.
-        digests: "encoder", a hash of everything that its vectors depend on (for unfitted steps, of their options), and
-            "identity", the same without library versions.
+        identity: a hash of everything that its vectors depend on (for unfitted steps, of their options), except
+            library versions.
         fitting: the texts that it is fitted on, if its method or a step must be fitted.
         options: keyword arguments for `Encoder.encode_many`.
     """
@@ -94,7 +96,7 @@ class Candidate:
     cache: VectorCache
     method: str
     post: tuple[Post, ...]
-    digests: Mapping[str, str]
+    identity: str
     fitting: Fitting | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
 
@@ -107,7 +109,7 @@ class Candidate:
     def about(self) -> dict[str, Any]:
         """What is saved about it with its results."""
         fit = self.fitting.digest if self.fitting and self.unfitted else None
-        return {"name": self.name, **self.digests, "fit": fit}
+        return {"name": self.name, "encoder": self.identity, "fit": fit}
 
     def encode(self, texts: Sequence[str], /, **options: Any) -> Array:
         """Sentence vectors (n, D); with conditions, prompts or other options, the cache is not used."""
@@ -195,9 +197,8 @@ def candidates(
     def candidate(method: str, post: str) -> Candidate:
         steps = (*encoder.post, *resolved(posts[post], encoder.backbone))
         member = replace(encoder, method=methods[method], post=steps)
-        digests = {"encoder": fingerprint(member, weights), "identity": identity(member, weights)}
-        name = method if post == "none" else f"{method}+{post}"
-        return Candidate(name, member, caches[method], method, steps, digests, fitting, options)
+        known = identity(member, weights)
+        return Candidate(_joined(method, post), member, caches[method], method, steps, known, fitting, options)
 
     return [candidate(method, post) for method in methods for post in posts]
 
@@ -223,7 +224,7 @@ def _cache(encoder: Encoder, methods: Mapping[str, AnyMethod], options: Mapping[
 
 
 def candidates_of(
-    embedder: Embedder, name: str, posts: Mapping[str, tuple[Post, ...]], fingerprint: str, fitting: Fitting | None
+    embedder: Embedder, name: str, posts: Mapping[str, tuple[Post, ...]], identity: str, fitting: Fitting | None
 ) -> list[Candidate]:
     """Candidates for an embedder that is not an `Encoder`, one for each list of steps."""
 
@@ -233,11 +234,14 @@ def candidates_of(
         return {name: vectors}
 
     cache = VectorCache((name,), run)
-    names = {post: name if post == "none" else f"{name}+{post}" for post in posts}
     return [
-        Candidate(names[post], embedder, cache, name, steps, {"encoder": f"{fingerprint}+{steps!r}"}, fitting)
+        Candidate(_joined(name, post), embedder, cache, name, steps, f"{identity}+{steps!r}", fitting)
         for post, steps in posts.items()
     ]
+
+
+def _joined(method: str, post: str) -> str:
+    return method if post == "none" else f"{method}+{post}"
 
 
 def file_name(name: str) -> str:
@@ -306,7 +310,7 @@ class Evaluation:
         """Refuse or delete results of a different encoder: a row of a table is one encoder."""
         for path in sorted((self.folder / file_name(candidate.name)).glob("*.json")):
             saved = _saved(path)
-            if saved is None or _encoder(saved.about) == _encoder(candidate.about):
+            if saved is None or candidate.about.items() <= saved.about.items():
                 continue
             if not self.overwrite:
                 raise DataError(
@@ -318,30 +322,24 @@ class Evaluation:
     def _unfinished(self, job: TaskRun) -> list[tuple[Candidate, Result]]:
         """The encoders that are left, each with its result, which has the saved scores of some seeds or none."""
         try:
-            digests = job.task.digests(job.source)
-            new = {c.name: self._new_result(job, c, digests) for c in self.candidates}
+            revision = job.task.revision(job.source)
+            about = {c.name: describe(job.task, {**self.about, **c.about}) for c in self.candidates}
         except Exception as e:
             self._fail(job, e)
             return []
         left = []
         for c in self.candidates:
-            result, saved = new[c.name], _saved(self.path(c.name, job))
-            if saved is not None and saved.revision != result.revision:
+            result = Result(job.name, job.task.group, job.task.metric, revision, {}, about[c.name])
+            saved = _saved(self.path(c.name, job))
+            if saved is not None and saved.revision != revision:
                 warn(f"{job.name}: its data have changed: its saved results are replaced")
-            if saved is not None and saved.key == result.key:
-                result = replace(result, scores=saved.scores)
+            elif saved is not None and saved.about == result.about:
+                result = saved
             if set(job.seeds(self.seeds)) <= set(result.scores):
                 self._collect(job, c.name, result)
             else:
                 left.append((c, result))
         return left
-
-    def _new_result(self, job: TaskRun, candidate: Candidate, digests: Mapping[str, str]) -> Result:
-        about = {**self.about, **candidate.about, "options": asdict(job.task), "versions": results.versions(job.task)}
-        return Result(
-            job.name, job.task.group, job.task.metric, job.task.languages,
-            results.key(job.task, digests, about["encoder"], about["fit"]), results.revision(digests), {}, about,
-        )  # fmt: skip
 
     def _collect(self, job: TaskRun, candidate: str, result: Result) -> None:
         wanted = {seed: result.scores[seed] for seed in job.seeds(self.seeds)}
@@ -393,6 +391,22 @@ def _saved(path: Path) -> Result | None:
         return None
 
 
-def _encoder(about: Mapping[str, Any]) -> tuple[Any, Any]:
-    """The identity of an encoder, which does not depend on library versions, and the texts that it was fitted on."""
-    return about.get("identity", about.get("encoder")), about.get("fit")
+def describe(task: Task, about: Mapping[str, Any]) -> dict[str, Any]:
+    """Everything that scores depend on except data and seed, as it is read from a file again.
+
+    Args:
+        task: the task; of a custom one, its code is hashed too.
+        about: what identifies the encoder.
+
+    Raises:
+        MissingExtra: a library that scores the task is not installed.
+    """
+    try:
+        versions = {name: version(name) for name in (*LIBRARIES, "numpy", *task.libraries)}
+    except PackageNotFoundError as e:
+        raise MissingExtra(str(e.name), "evaluate") from None
+    described = {
+        **about, "protocol": f"{type(task).__module__}.{type(task).__qualname__}", "options": asdict(task),
+        "languages": task.languages, "versions": versions, "code": code_hash(type(task)),
+    }  # fmt: skip
+    return dict(json.loads(json.dumps(described, default=str)))

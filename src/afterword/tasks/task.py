@@ -94,9 +94,9 @@ class Task(ABC):
     seeded: ClassVar[bool] = False
     """Whether the seed changes the score."""
 
-    def digests(self, source: Source) -> Mapping[str, str]:
-        """Hashes of the data sets that it reads, by name: if one changes, old scores are void; errors as for `load`."""
-        return {self.file: source.digest(self.file)}
+    def revision(self, source: Source) -> str:
+        """A hash of the data that it reads: if it changes, old scores are void; errors as for `load`."""
+        return source.digest(self.file)
 
     @abstractmethod
     def load(self, source: Source) -> Loaded:
