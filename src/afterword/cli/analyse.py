@@ -252,7 +252,7 @@ def isotropy(
     read = texts.read()
     posts = {spec: parse_post(spec) for spec in post or ["none"]}
     on = read if fit is None else read_input(fit)
-    positives = [] if texts.pairs is None else claim.positive_pairs(read_pairs(texts.pairs, correlated=False), above)
+    positives = [] if texts.pairs is None else claim.positive_pairs(read_pairs(texts.pairs), above)
     results = []
     for name, encoder, limits in run.encoders(model, read_methods(method)):
         options = {"batch_tokens": limits.batch_tokens}

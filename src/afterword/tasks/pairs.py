@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -12,20 +12,13 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from ..encode.similarity import pairwise
 from ..errors import DataError, MissingDataset
 from .rows import Folder, Source, number, text
 from .scores import cosines, pearson, spearman
 from .task import Embedder, Loaded, Scores, Task, as_read, embed
 
 Array = NDArray[np.floating[Any]]
-
-SIMILARITIES: dict[str, Callable[[Array, Array], Array]] = {
-    "cosine": cosines,
-    "dot": lambda a, b: (a * b).sum(1, dtype=np.float64),
-    "euclidean": lambda a, b: -np.sqrt(np.square(a - b).sum(1, dtype=np.float64)),
-    "manhattan": lambda a, b: -np.abs(a - b).sum(1, dtype=np.float64),
-}
-"""Functions of ``a`` and ``b`` (n, D each) that compare rows of equal index, to (n,); larger is more similar."""
 
 SAME = 1e-12
 """Cosines that differ by less are equal: those of float32 vectors of one direction differ by about 1e-15."""
@@ -48,57 +41,65 @@ class Pairs(Task):
 
     def load(self, source: Source) -> ScoredPairs:
         """Read the pairs; fewer than two are a DataError, as a score that is not a number."""
-        pairs = _read(self.file, source)
-        if len(pairs.gold) < 2:
-            raise DataError(f"{self.file} has {len(pairs.gold)} pair: a correlation needs at least 2")
-        return pairs
+        rows = source.rows(self.file, {"sentence1": text, "sentence2": text, "score": number}, {"subset": text})
+        if len(rows) < 2:
+            raise DataError(f"{self.file} has {len(rows)} pair: a correlation needs at least 2")
+        return ScoredPairs(
+            tuple(r["sentence1"] for r in rows),
+            tuple(r["sentence2"] for r in rows),
+            np.array([r["score"] for r in rows]),
+            tuple(r["subset"] or "" for r in rows),
+        )
 
 
 @dataclass(frozen=True)
 class ScoredPairs(Loaded):
-    """n scored pairs: the first texts, the second texts, scores (n,), the names of their subsets ("" without)."""
+    """n scored pairs.
+
+    Attributes:
+        left, right: the first and the second texts.
+        gold: scores (n,), all NaN if they are hidden.
+        subsets: the names of their subsets, "" without.
+        notes: remarks for the reader.
+        conditions: what both texts of a pair are embedded under; empty for none.
+    """
 
     left: tuple[str, ...]
     right: tuple[str, ...]
     gold: Array
-    subsets: tuple[str, ...]
+    subsets: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    conditions: tuple[str, ...] = ()
 
     def texts(self) -> Sequence[str]:
-        """All texts, with "." for blank ones."""
-        return [as_read(t) for t in (*self.left, *self.right)]
+        """All texts, with "." for blank ones; none if they are embedded under conditions."""
+        return [] if self.conditions else [as_read(t) for t in (*self.left, *self.right)]
 
     def score(self, embedder: Embedder, seed: int) -> Scores:
-        """Score an encoder; the seed is not used."""
-        vectors = embed(embedder, (*self.left, *self.right))
-        scores = score_pairs(vectors[: len(self.left)], vectors[len(self.left) :], self.gold, self.subsets)
+        """Score an encoder; the seed is not used. Without gold the score is NaN, and the items are similarities."""
+        both = (*self.left, *self.right)
+        if self.conditions:
+            vectors = embedder.encode([as_read(t) for t in both], conditions=self.conditions * 2)
+        else:
+            vectors = embed(embedder, both)
+        a, b = np.split(vectors, 2)
+        if np.isnan(self.gold).all():
+            note = "undefined: the labels are not public; send the file .submission.json in the results to the authors"
+            undefined = {"cosine_spearman": math.nan, "cosine_pearson": math.nan}
+            return Scores(math.nan, undefined, {"predicted": cosines(a, b)}, (*self.notes, note))
+        scores = score_pairs(a, b, self.gold, self.subsets)
         return replace(scores, notes=(*self.notes, *scores.notes))
 
 
-def read_pairs(path: str | Path, *, correlated: bool = True) -> ScoredPairs:
+def read_pairs(path: str | Path) -> ScoredPairs:
     """Read scored pairs from a file of rows with "sentence1", "sentence2" and "score".
-
-    Args:
-        path: the file.
-        correlated: whether a correlation will be computed, which needs two pairs.
 
     Raises:
         DataError: the file is missing or invalid; the message names file and line.
     """
     if not Path(path).is_file():
         raise MissingDataset(f"{path} does not exist: pass a file of sentence1, sentence2 and score")
-    read = Pairs(Path(path).name, str(path)).load if correlated else (lambda source: _read(str(path), source))
-    return read(Folder(Path()))
-
-
-def _read(file: str, source: Source) -> ScoredPairs:
-    rows = source.rows(file, {"sentence1": text, "sentence2": text, "score": number}, {"subset": text})
-    return ScoredPairs(
-        tuple(r["sentence1"] for r in rows),
-        tuple(r["sentence2"] for r in rows),
-        np.array([r["score"] for r in rows]),
-        tuple(r["subset"] or "" for r in rows),
-    )
+    return Pairs(Path(path).name, str(path)).load(Folder(Path()))
 
 
 def score_pairs(a: Array, b: Array, gold: Array, subsets: Sequence[str] = ()) -> Scores:
@@ -111,12 +112,12 @@ def score_pairs(a: Array, b: Array, gold: Array, subsets: Sequence[str] = ()) ->
         gold: scores (n,).
         subsets: n names; if they are not all equal, each subset is scored too.
     """
-    similarities = {name: similar(a, b) for name, similar in SIMILARITIES.items()}
-    cosine = similarities["cosine"]
+    cosine = cosines(a, b)
     if np.ptp(cosine) < SAME:
         cosine = np.full_like(cosine, cosine[0])
     metrics: dict[str, Any] = {"cosine_spearman": spearman(cosine, gold), "cosine_pearson": pearson(cosine, gold)}
-    metrics |= {f"{name}_spearman": spearman(similarities[name], gold) for name in ("dot", "euclidean", "manhattan")}
+    x, y = np.asarray(a, np.float64), np.asarray(b, np.float64)
+    metrics |= {f"{n}_spearman": spearman(pairwise(x, y, n), gold) for n in ("dot", "euclidean", "manhattan")}
     if len(set(subsets)) > 1:
         metrics |= _by_subset(cosine, gold, subsets)
     return Scores(metrics["cosine_spearman"], metrics, {"gold": gold, "similarity": cosine}, _undefined(cosine, gold))
@@ -237,7 +238,7 @@ class Csts(Task):
     group = "csts"
     metric = "cosine_spearman"
 
-    def load(self, source: Source) -> ConditionalPairs:
+    def load(self, source: Source) -> ScoredPairs:
         """Read the rows; those of the test split have no labels."""
         columns = dict.fromkeys(("sentence1", "sentence2", "condition"), text)
         rows = source.rows(self.file, columns, {"label": number})
@@ -246,12 +247,12 @@ class Csts(Task):
         if len(rows) < 2 or 0 < missing < len(rows):
             raise DataError(f"{self.file}: {missing} of {len(rows)} rows have no label: label all rows, or none")
         note = "the validation split: the papers' tables are of the test split (CSTS.test)"
-        return ConditionalPairs(
-            tuple(as_read(r["sentence1"]) for r in rows),
-            tuple(as_read(r["sentence2"]) for r in rows),
-            tuple(r["condition"] for r in rows),
-            None if missing else np.array(labels),
-            (note,) if self.file.endswith("validation") else (),
+        return ScoredPairs(
+            tuple(r["sentence1"] for r in rows),
+            tuple(r["sentence2"] for r in rows),
+            np.full(len(rows), math.nan) if missing else np.array(labels),
+            notes=(note,) if self.file.endswith("validation") else (),
+            conditions=tuple(r["condition"] for r in rows),
         )
 
 
@@ -259,28 +260,6 @@ class CstsTest(Csts):
     """The test split, whose labels are hidden: its similarities are sent to the authors (`submission`)."""
 
     group = "csts-test"
-
-
-@dataclass(frozen=True)
-class ConditionalPairs(Loaded):
-    """n pairs, each under a condition, with their labels (n,); None if those are hidden."""
-
-    left: tuple[str, ...]
-    right: tuple[str, ...]
-    conditions: tuple[str, ...]
-    gold: Array | None
-    notes: tuple[str, ...] = ()
-
-    def score(self, embedder: Embedder, seed: int) -> Scores:
-        """Score an encoder; the seed is not used. Without labels the score is NaN, and the items are similarities."""
-        vectors = embedder.encode((*self.left, *self.right), conditions=(*self.conditions, *self.conditions))
-        a, b = vectors[: len(self.left)], vectors[len(self.left) :]
-        if self.gold is None:
-            note = "undefined: the labels are not public; send the file .submission.json in the results to the authors"
-            undefined = {"cosine_spearman": math.nan, "cosine_pearson": math.nan}
-            return Scores(math.nan, undefined, {"predicted": cosines(a, b)}, (*self.notes, note))
-        scores = score_pairs(a, b, self.gold)
-        return replace(scores, notes=(*self.notes, *scores.notes))
 
 
 def submission(similarities: Array) -> str:
