@@ -11,24 +11,19 @@ from tests import tiny as tiny_families
 from tests.eager import Eager
 from tests.families import batch_of, by_text, difference, texts
 from tests.tiny import MASK, SHAPE, tiny, tiny_model, tiny_tokenizer
-from torch import Tensor, nn
+from torch import nn
 from transformers import AutoConfig, AutoModel
 
 from afterword import Encoder, classical
 from afterword.backbone.attention import NAME
-from afterword.backbone.attention_masks import FILLER, PackedGroup
-from afterword.backbone.attention_taps import Diagonals
-from afterword.backbone.backbone import Backbone, lock_of, pack
-from afterword.backbone.bidirectional import Sight
+from afterword.backbone.attention_masks import PackedGroup
+from afterword.backbone.backbone import Backbone, lock_of
 from afterword.backbone.facts import LAST, TABLE
 from afterword.backbone.loading import load_backbone
 from afterword.backbone.self_check import check
 from afterword.text.batch import Batch, lay
 from afterword.text.layout import Layout
-from afterword.text.segments import Segment, TokenizedText
 from afterword.text.tokenizer import Tokenizer
-
-NO_DROPOUT = {"bert": {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}}
 
 
 @pytest.mark.parametrize("kind", ["gpt2", "roberta", "albert", "t5", "bloom"])
@@ -112,101 +107,6 @@ def test_a_shared_prefix_runs_once_and_changes_no_state(kind: str, tmp_path: Pat
             assert (got - want).abs().max() < 1e-5 * want.abs().max()
 
 
-def test_a_sight_taps_and_gradients_run_the_prefix_in_every_text(tmp_path: Path):
-    backbone = load_backbone(tiny("llama", tmp_path))
-    batch = written(backbone)
-    whole = [(g.count, g.length) for g in batch.groups]
-    with torch.no_grad():
-        runs = runs_of(backbone, batch)
-        assert [(r.segments, r.length) for r in runs][: len(whole)] != whole
-        for options in ({"sight": Sight(last=1)}, {"taps": [Diagonals()]}):
-            runs = runs_of(backbone, batch, **options)
-            assert [(r.segments, r.length) for r in runs][: len(whole)] == whole, options
-    assert [(r.segments, r.length) for r in runs_of(backbone, batch)][: len(whole)] == whole
-    encoder = load_backbone(tiny("bert", tmp_path / "bert"))
-    with torch.no_grad():
-        assert not encoder.facts.shares and not any(run.prefix for run in runs_of(encoder, written(encoder)))
-
-
-def gradients(model: Any, loss: Tensor) -> dict[str, Tensor]:
-    model.zero_grad()
-    loss.backward()
-    return {n: p.grad.clone() for n, p in model.named_parameters() if p.grad is not None}
-
-
-def loss_of(states: list[Tensor]) -> Tensor:
-    """Something that every token's state moves, each by another amount."""
-    return sum((s.float() * torch.linspace(-1, 1, s.numel()).view(s.shape)).sin().sum() for s in states)  # type: ignore[return-value]
-
-
-def flat_gradients(backbone: Backbone, sight: Sight | None = None, autocast: bool = False) -> dict[str, Tensor]:
-    batch = batch_of(texts())
-    with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
-        states = backbone.forward(batch, sight=sight).states[LAST]
-    return gradients(backbone.model, loss_of(by_text(batch, states)))
-
-
-def eager_gradients(eager: Eager, last: int = 0, autocast: bool = False) -> dict[str, Tensor]:
-    """One text at a time, backward within the hooks: a checkpointed layer runs again there."""
-    total: dict[str, Tensor] = {}
-    for ids in texts():
-        with eager.both_ways(eager.model, last):
-            with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
-                state = eager.model(input_ids=torch.tensor([ids])).last_hidden_state[0]
-            for name, g in gradients(eager.model, loss_of([state])).items():
-                total[name] = total.get(name, 0) + g
-    return total
-
-
-def apart(ours: dict[str, Tensor], theirs: dict[str, Tensor]) -> float:
-    """The largest difference, of the largest gradient of its tensor.
-
-    A key's bias adds the same to all of a query's scores: its gradient is 0, and what is computed is rounding.
-    """
-    assert set(ours) == set(theirs)
-    theirs = {n: g for n, g in theirs.items() if not n.endswith("key.bias")}
-    top = max(float(g.abs().max()) for g in theirs.values())
-    sizes = {n: max(float(g.abs().max()), 1e-3 * top) for n, g in theirs.items()}
-    return max(float((ours[n] - theirs[n]).abs().max()) / sizes[n] for n in theirs)
-
-
-def with_adapter(model: Any, kind: str) -> None:
-    from peft import LoraConfig, inject_adapter_in_model
-
-    torch.manual_seed(1)
-    targets = ["q_proj", "v_proj", "down_proj"] if kind != "bert" else ["query", "value", "dense"]
-    inject_adapter_in_model(LoraConfig(r=4, target_modules=targets, init_lora_weights=False), model)
-
-
-@pytest.mark.parametrize("how", ["plain", "checkpointing", "lora"])
-@pytest.mark.parametrize(("kind", "last"), [("llama", 0), ("llama", 2), ("mistral", 2), ("bert", 0)])
-def test_gradients_are_eagers(kind: str, last: int, how: str, tmp_path: Path):
-    tiny(kind, tmp_path, **NO_DROPOUT.get(kind, {}))
-    backbone, eager = load_backbone(tmp_path), Eager(tmp_path)
-    for model in (backbone.model, eager.model):
-        if how == "checkpointing":
-            model.gradient_checkpointing_enable({"use_reentrant": False})
-        elif how == "lora":
-            with_adapter(model, kind)
-        model.train()
-    sight = Sight(last=last) if last else None
-    ours = flat_gradients(backbone, sight)
-    assert len(ours) > 3 and (how != "lora" or all("lora_" in n for n in ours))
-    assert apart(ours, eager_gradients(eager, last)) < 1e-5
-    if last:
-        assert apart(ours, flat_gradients(backbone)) > 1e-3
-
-
-@pytest.mark.parametrize(("kind", "last"), [("llama", 0), ("llama", 2), ("bert", 0)])
-def test_under_autocast_gradients_are_as_close_to_float32_as_eagers(kind: str, last: int, tmp_path: Path):
-    tiny(kind, tmp_path, **NO_DROPOUT.get(kind, {}))
-    backbone, eager = load_backbone(tmp_path), Eager(tmp_path)
-    exact = eager_gradients(eager, last)
-    theirs = apart(eager_gradients(eager, last, autocast=True), exact)
-    ours = apart(flat_gradients(backbone, Sight(last=last) if last else None, autocast=True), exact)
-    assert 0 < ours < 2 * theirs < 1
-
-
 PROBE = """
 import sys, torch
 from tests.tiny import tiny
@@ -278,30 +178,6 @@ def test_a_model_runs_in_eval_mode_and_every_module_gets_its_own_mode_back():
     assert len(in_training(model)) == 5
     with lock_of(model).running(model, keep_mode=True):
         assert len(in_training(model)) == 5
-
-
-def texts_of(*texts: list[int], prefix: tuple[int, ...] = ()) -> Batch:
-    return lay([TokenizedText((Segment(t, ((0, len(t)),)),)).with_shared_prefix(prefix) for t in texts])
-
-
-@pytest.mark.parametrize("prefix", [False, True])
-def test_the_packed_input_holds_a_shared_prefix_once(prefix: bool):
-    batch = texts_of([9, 9, 1, 2], [9, 9, 3, 4], [1, 2, 3, 4], [9, 9, 5], [6], prefix=(9, 9))
-    packed = pack(batch, range(len(batch.groups)), batch.prefix * prefix)
-    assert torch.equal(packed.back(packed.tokens), batch.tokens)
-    assert torch.equal(packed.back(packed.position), batch.position)
-    if not prefix:
-        assert torch.equal(packed.tokens, batch.tokens) and packed.index is None
-        return
-    assert packed.tokens.tolist() == [9, 9, 1, 2, 3, 4, 1, 2, 3, 4, 5, 6]
-    assert packed.position.tolist() == [0, 1, 2, 3, 2, 3, 0, 1, 2, 3, 2, 0]
-    assert packed.groups == (
-        PackedGroup(FILLER, 0, 1, 2),
-        PackedGroup(0, 2, 2, 2, range(2)),
-        PackedGroup(0, 6, 1, 4),
-        PackedGroup(1, 10, 1, 1, range(2)),
-        PackedGroup(2, 11, 1, 1),
-    )
 
 
 PAD_AT_1 = {"pad_token_id": 1, "bos_token_id": 0, "max_position_embeddings": 514}

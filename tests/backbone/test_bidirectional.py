@@ -9,12 +9,11 @@ from hypothesis import strategies as st
 from tests.eager import ditto_sum, loaded, reba_mean
 from tests.examples import examples
 from tests.judge import EXACT, difference
-from tests.tiny import tiny
 
 from afterword import Encoder, bellm, classical, ditto, reba
 from afterword.backbone.bidirectional import Sight
 from afterword.backbone.facts import layer_numbers
-from afterword.errors import AttentionNotSeen, MethodError, NoSuchHead
+from afterword.errors import MethodError, NoSuchHead
 from afterword.methods import Method
 
 texts_of_ids = st.lists(st.lists(st.integers(8, 260), min_size=1, max_size=20), min_size=1, max_size=3)
@@ -123,11 +122,6 @@ def test_a_temperature_is_that_of_every_layer(models: Path, kind: str, texts: li
     for method, wanted in zip((reba(pool="mean"), ditto((1, 2))), read, strict=True):
         hot = Method(method.layout, method.states, method.weigh, Sight(temperature=tau))
         assert difference(Encoder(own, hot).encode(some), wanted) < EXACT
-
-
-def test_attention_of_its_own_has_no_temperature(models: Path) -> None:
-    with pytest.raises(AttentionNotSeen, match="no layer can be changed: BeLLM, a temperature and Token"):
-        Encoder.load(tiny("deberta-v2", models / "deberta"), classical(temperature=0.5))
 
 
 def test_layers_by_number() -> None:

@@ -28,7 +28,6 @@ from afterword.backbone.bidirectional import Sight
 from afterword.backbone.facts import LAST
 from afterword.backbone.layer_hooks import coupled
 from afterword.backbone.loading import load_backbone
-from afterword.encode.sentences import vectors
 from afterword.errors import AttentionNotSeen, MethodError, NoSuchHead, UnsupportedModel
 from afterword.methods import Layout, Method, States, token_prepending
 from afterword.text.batch import lay
@@ -102,16 +101,6 @@ def test_what_cannot_carry_is_refused(models: Path, minilm: Path) -> None:
         Encoder(eager, token_prepending())
 
 
-def test_a_gradient_reaches_through_the_carry(models: Path) -> None:
-    _, own = loaded(models, "llama")
-    own.model.requires_grad_(True)
-    method = token_prepending(TEMPLATE)
-    out = vectors(own, [method], lay(method.layout.write(["abc", "d"], own.tokenizer)))[0]
-    out.sum().backward()
-    assert float(own.model.layers[0].mlp.up_proj.weight.grad.abs().max()) > 0
-    own.model.zero_grad()
-
-
 def equation_5(eager: Eager, ids: list[int], last: int, couple: str) -> Tensor:
     """Equation 5 with a Llama taken apart: every layer called by itself, with eager masks."""
     model = eager.model
@@ -163,3 +152,19 @@ def test_layers_that_pass_keys_to_later_ones_have_no_second_stream(tmp_path: Pat
         backbone.forward(batch_of(texts()), sight=Sight(2, couple="add"))
     with torch.no_grad(), pytest.raises(UnsupportedModel, match="has states of shape"):
         backbone.forward(batch_of(texts()), frozenset({1}))
+
+
+@pytest.mark.parametrize(
+    ("kind", "norm"), [("llama", "norm"), ("gpt2", "ln_f"), ("gpt_neox", "final_layer_norm"), ("gemma2", "norm")]
+)
+def test_the_stack_is_the_layers_and_the_norm_behind_them(kind: str, norm: str, tmp_path: Path):
+    backbone = load_backbone(tiny(kind, tmp_path))
+    stack, model = backbone.stack, backbone.model
+    assert len(stack.layers) == 3 and stack.norm is getattr(model, norm)
+    assert all(a in layer.modules() for a, layer in zip(backbone.modules, stack.layers, strict=True))
+    assert model.config._attn_implementation == "afterword"  # type: ignore[union-attr]
+
+
+def test_layers_that_are_one_module_cannot_be_taken_apart(tmp_path: Path):
+    with pytest.raises(UnsupportedModel, match="AlbertModel"):
+        _ = load_backbone(tiny("albert", tmp_path)).stack

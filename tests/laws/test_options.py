@@ -19,7 +19,6 @@ from tests.tiny import tiny
 from afterword import Encoder, classical
 from afterword.encode.spans import SpanVectors
 from afterword.errors import AfterwordError, TextsCut
-from afterword.post import Centre
 
 TEXTS = ["a dog", "two dogs and a cat", "x" * 40, "a dog"]
 PROMPTS = {"query": "find: ", "document": "text: "}
@@ -134,16 +133,6 @@ def test_every_option_changes_something(prompted, forwards, call: str, option: s
     assert changed != seen(getattr(prompted, call), *args, forwards=forwards, **needed)
     if isinstance(changed[0], type):
         assert option in changed[1], "refused, but not by its name"
-
-
-@pytest.mark.parametrize("option", options_of(Encoder.fit))
-def test_every_option_of_fit(prompted, forwards, option: str) -> None:
-    encoder, told = Encoder(prompted.backbone, classical(), (Centre(),)), []
-    encoder.fit(TEXTS)
-    before = list(forwards)
-    forwards.clear()
-    encoder.fit(TEXTS, **{option: told.append if option == "show_progress_bar" else 8})
-    assert forwards != before[: len(forwards)] or sum(told) == len(TEXTS)
 
 
 @pytest.mark.parametrize("call", ["encode", "encode_query", "encode_document"])

@@ -20,18 +20,21 @@ from afterword.train.settings import Settings
 
 ANCHORS = ["The bank of the river.", "dog", "a b", "Seven more words stand here than before."]
 POSITIVES = ["A river has a bank, and the bank has grass.", "a dog!", "b", "Words"]
-NO_DROPOUT = {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}
+NO_DROPOUT = {
+    "gpt2": {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0},
+    "bert": {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0},
+}
 
 
 def gradients(model: Any) -> dict[str, Tensor]:
     return {n: p.grad.clone() for n, p in model.named_parameters() if p.grad is not None}
 
 
-def ours(folder: Path, last: int, checkpointing: bool, merged: bool = False) -> tuple[float, dict[str, Tensor]]:
+def ours(folder: Path, last: int, how: str) -> tuple[float, dict[str, Tensor]]:
     """Through the trainer's own features and loss."""
     method = bellm(last=last, template=None, pool_special_tokens=True) if last else classical("mean")
     model = sentence_transformer(Encoder.load(folder, method)).train()
-    if checkpointing:
+    if how == "checkpointing":
         inner = model[0].model
         newer = hasattr(inner, "activation_checkpointing_enable")  # transformers renamed it
         switch = inner.activation_checkpointing_enable if newer else inner.gradient_checkpointing_enable
@@ -61,19 +64,33 @@ def theirs(folder: Path, last: int) -> tuple[float, dict[str, Tensor]]:
 
 
 def apart(found: dict[str, Tensor], wanted: dict[str, Tensor]) -> float:
-    """The largest difference, of the largest gradient of its tensor; small tensors count against the largest of all."""
+    """The largest difference, of the largest gradient of its tensor; small tensors count against the largest of all.
+
+    A key's bias adds the same to all of a query's scores: its gradient is 0, and what is computed is rounding.
+    """
     assert found.keys() == wanted.keys()
+    wanted = {n: g for n, g in wanted.items() if not n.endswith("key.bias")}
     top = max(float(g.abs().max()) for g in wanted.values())
     return max(float((found[n] - g).abs().max()) / max(float(g.abs().max()), 1e-3 * top) for n, g in wanted.items())
 
 
-@pytest.mark.parametrize("checkpointing", [False, True], ids=["plain", "checkpointing"])
-@pytest.mark.parametrize("kind", ["llama", "mistral", "gpt2", "gemma2"])
-def test_gradients_are_eagers_and_not_the_causal_models(kind: str, checkpointing: bool, tmp_path: Path):
-    folder = tiny(kind, tmp_path, **(NO_DROPOUT if kind == "gpt2" else {}))
-    loss, found = ours(folder, 2, checkpointing)
-    wanted_loss, wanted = theirs(folder, 2)
+@pytest.mark.parametrize("how", ["plain", "checkpointing"])
+@pytest.mark.parametrize(("kind", "last"), [("llama", 2), ("mistral", 2), ("gpt2", 2), ("gemma2", 2), ("bert", 0)])
+def test_gradients_are_eagers_and_not_the_causal_models(kind: str, last: int, how: str, tmp_path: Path):
+    folder = tiny(kind, tmp_path, **NO_DROPOUT.get(kind, {}))
+    loss, found = ours(folder, last, how)
+    wanted_loss, wanted = theirs(folder, last)
     assert abs(loss - wanted_loss) <= 1e-5 * abs(wanted_loss)
     assert apart(found, wanted) < 1e-5
-    assert apart(found, ours(folder, 0, checkpointing)[1]) > 1e-3
-    assert apart(theirs(folder, 0)[1], wanted) > 1e-3
+    if last:
+        assert apart(found, ours(folder, 0, how)[1]) > 1e-3
+        assert apart(theirs(folder, 0)[1], wanted) > 1e-3
+
+
+@pytest.mark.parametrize(("kind", "last"), [("llama", 0), ("llama", 2), ("bert", 0)])
+def test_under_autocast_gradients_are_as_close_to_float32_as_eagers(kind: str, last: int, tmp_path: Path):
+    folder = tiny(kind, tmp_path, **NO_DROPOUT.get(kind, {}))
+    exact = theirs(folder, last)[1]
+    with torch.autocast("cpu", torch.bfloat16):
+        found, wanted = ours(folder, last, "plain")[1], theirs(folder, last)[1]
+    assert 0 < apart(found, exact) < 2 * apart(wanted, exact) < 2

@@ -85,7 +85,7 @@ def test_weights_by_position_are_those_of_the_formula(n: int, size: int, copies:
 
 
 def test_ditto() -> None:
-    diagonal = torch.tensor([[1.0, 2, 3, 4, 5, 5]])
+    diagonal = torch.tensor([1.0, 2, 3, 4, 5, 5]).expand(1, 1, 10, 6)
     assert rows(SelfAttention("sum", "all", True), diagonal) == [1, 2, 3, 4, 5, 5]
     assert rows(SelfAttention("sum", "all", False), diagonal) == [0, 2, 3, 4, 5, 0]
     assert rows(SelfAttention("sum", "all", True, normalise=True), diagonal) == pytest.approx(

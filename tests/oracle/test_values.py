@@ -62,7 +62,7 @@ def test_the_last_tokens_attention(llama: tuple[Backbone, dict[str, np.ndarray],
         batch = lay([TokenizedText((Segment(ids[i], ((0, len(ids[i])),)),))])
         with torch.no_grad():
             own.forward(batch, taps=[tap := Matrices()])
-        found = np.stack([matrix[0, :, -1].numpy() for matrix in tap.matrices])
+        found = np.stack([matrix[0, :, -1].numpy() for matrix in tap.parts[0]])
         assert relative(found, arrays[f"last_row/text{i}"]) < TOLERANCE
 
 

@@ -208,39 +208,44 @@ class Tap(ABC):
         """The result for one group."""
 
 
-class Diagonal(Tap):
-    """A[k, k] of one head: how much each token attends to itself (Ditto, section 3). Result: (G, n).
+class PerLayer(Tap):
+    """One tensor (G, ...) of each layer, in order. Result: (G, L, ...).
 
-    Layer and head are counted from 0; head None keeps all heads of the layer, with the result (G, H, n).
+    Args:
+        layer: read this layer only, from 0; None = all.
     """
 
-    def __init__(self, layer: int, head: int | None) -> None:
-        self.layer, self.head = layer, head
-        self._read: dict[int, Tensor] = {}
+    def __init__(self, layer: int | None = None) -> None:
+        self.layer = layer
+        self.parts: dict[int, list[Tensor]] = {}
+
+    @abstractmethod
+    def part(self, view: AttentionView) -> Tensor:
+        """What is kept of one layer's attention (G, ...)."""
 
     def read(self, view: AttentionView) -> None:
-        """Keep the diagonal."""
-        diagonal = view.diagonal()
-        self._read[view.group] = diagonal if self.head is None else diagonal[:, self.head]
+        """Keep a layer's part; layers come in order."""
+        self.parts.setdefault(view.group, []).append(self.part(view))
 
     def result(self, group: int) -> Tensor:
-        """(G, n), or (G, H, n)."""
-        return self._read[group]
+        """(G, L, ...)."""
+        return torch.stack(self.parts[group], 1)
 
 
-class Diagonals(Tap):
-    """A[k, k] of every head of every layer, to search Ditto's head in one pass. Result: (G, L, H, n)."""
+class Diagonals(PerLayer):
+    """A[k, k] of every head: how much each token attends to itself (Ditto, section 3). Result: (G, L, H, n)."""
 
-    def __init__(self) -> None:
-        self._read: dict[int, list[Tensor]] = {}
+    def part(self, view: AttentionView) -> Tensor:
+        """(G, H, n)."""
+        return view.diagonal()
 
-    def read(self, view: AttentionView) -> None:
-        """Keep the diagonals; layers come in order."""
-        self._read.setdefault(view.group, []).append(view.diagonal())
 
-    def result(self, group: int) -> Tensor:
-        """(G, L, H, n)."""
-        return torch.stack(self._read[group], 1)
+class Matrices(PerLayer):
+    """The attention matrices of short texts. Result: (G, L, H, n, n)."""
+
+    def part(self, view: AttentionView) -> Tensor:
+        """(G, H, n, n)."""
+        return view.weights(slice(0, view.heads))
 
 
 class MaxOverHeads(Tap):
@@ -364,18 +369,3 @@ def _run(columns: Tensor) -> slice | None:
     if count <= FEW or not bool((columns == torch.arange(first, first + count, device=columns.device)).all()):
         return None
     return slice(first, first + count)
-
-
-class Matrices(Tap):
-    """The attention matrices of short texts. Result: (G, L, H, n, n)."""
-
-    def __init__(self) -> None:
-        self.matrices: list[Tensor] = []
-
-    def read(self, view: AttentionView) -> None:
-        """Keep the matrix; layers come in order."""
-        self.matrices.append(view.weights(slice(0, view.heads)))
-
-    def result(self, group: int) -> Tensor:
-        """(G, L, H, n, n)."""
-        return torch.stack(self.matrices, 1)

@@ -24,8 +24,8 @@ from .attention_masks import FILLER, Mask, PackedGroup, Plan, running
 from .attention_taps import MatrixView, Tap, wide
 from .bidirectional import NO_SIGHT, Sight
 from .facts import LAST, NORMED, TABLE, Facts, Layer, inside
-from .introspection import find_stack, forget, vocabulary
-from .layer_hooks import Stack, carrying, coupled
+from .introspection import forget, vocabulary
+from .layer_hooks import Stack, carrying, coupled, find_stack
 from .packed_linear import drop_packed
 from .readings import Insides, Readings, few_tokens, find_blocks, reading, require_routers
 
@@ -114,7 +114,7 @@ class Backbone:
     @property
     def device(self) -> torch.device:
         """The device of the model's weights."""
-        weight = _first_weight(self.model)
+        weight = next(self.model.parameters(), None)
         if weight is None:  # a replica of DataParallel keeps its weights as ordinary attributes
             weight = self.model.get_input_embeddings().weight  # type: ignore[operator]
         return weight.device
@@ -122,9 +122,6 @@ class Backbone:
     @property
     def dtype(self) -> torch.dtype:
         """The data type of the hidden states."""
-        first = _first_weight(self.model)
-        if first is not None and first.is_floating_point():
-            return first.dtype
         return next((p.dtype for p in self.model.parameters() if p.is_floating_point()), torch.float32)
 
     @cached_property
@@ -333,7 +330,7 @@ class ModelLock:
             return
         with self._switching:
             self._running += 1
-            for module in _all_modules(model):
+            for module in model.modules():
                 if module.training:
                     self._switched.append(module)
                     module.training = False
@@ -346,25 +343,6 @@ class ModelLock:
                     for module in self._switched:
                         module.training = True
                     self._switched.clear()
-
-
-def _all_modules(model: nn.Module) -> list[nn.Module]:
-    """All modules of a model, faster than ``model.modules()``; one that is used in several places is repeated."""
-    modules = [model]
-    for module in modules:
-        modules += [child for child in module._modules.values() if child is not None]
-    return modules
-
-
-def _first_weight(model: nn.Module) -> nn.Parameter | None:
-    """The first of ``model.parameters()``, but faster; None if there is none."""
-    for weight in model._parameters.values():
-        if weight is not None:
-            return weight
-    for child in model._modules.values():
-        if child is not None and (weight := _first_weight(child)) is not None:
-            return weight
-    return None
 
 
 _LOCKS: WeakKeyDictionary[nn.Module, ModelLock] = WeakKeyDictionary()

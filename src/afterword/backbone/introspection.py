@@ -1,17 +1,13 @@
-"""Read a model's structure from its configuration and modules: layers, final norm, positions, rotary frequencies."""
+"""Read a model's structure from its configuration and modules: layers, positions, rotary frequencies."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from typing import Any
 
-import torch
-from torch import Tensor, nn
+from torch import nn
 
-from ..errors import UnsupportedModel
 from ..text.tokenizer import Tokenizer
 from .facts import Facts
-from .layer_hooks import Stack
 
 NO_ATTENTION = frozenset(
     "linear_attention conv moe mlp dense sparse mamba mamba2 recurrent ssm lightning_attention".split()
@@ -180,48 +176,3 @@ def special_tokens(model: Any, tokenizer: Tokenizer) -> list[int]:
     ids = [getattr(holder, n, None) for n in names for holder in (text_config(model.config), tokenizer.hf)]
     size = vocabulary(model)
     return list(dict.fromkeys(i for i in ids if isinstance(i, int) and 0 <= i < size))
-
-
-def find_stack(model: nn.Module, attention: Sequence[nn.Module], depth: int = 0) -> Stack:
-    """The layers that contain the attention modules, in order, and the final norm.
-
-    `depth` is the number of all layers; 0 = each has attention. Raises UnsupportedModel if there is no list of layers
-    with one attention module each.
-    """
-    for parent in model.modules():
-        for layers in (c for c in parent.children() if isinstance(c, nn.ModuleList)):
-            if len(layers) == (depth or len(attention)) and attention and _hold(layers, attention):
-                return Stack(tuple(layers), _norm_after(model, parent))
-    raise UnsupportedModel(
-        f"{type(model).__name__}: its layers cannot be identified, which states='normed:k', sums of two streams and "
-        "Token Prepending need; couple='replace' does not"
-    )
-
-
-def _hold(layers: Iterable[nn.Module], attention: Sequence[nn.Module]) -> bool:
-    """Whether each attention module is in a separate layer, in order."""
-    inside = [{id(m) for m in layer.modules()} for layer in layers]
-    at = [next((i for i, ids in enumerate(inside) if id(module) in ids), -1) for module in attention]
-    return at[0] >= 0 and at == sorted(set(at))
-
-
-@torch.no_grad()
-def _norm_after(model: nn.Module, parent: nn.Module) -> nn.Module | None:
-    """The child module whose output the model returns as its last state, found by running two tokens.
-
-    They are different ones: a padding token's embedding is zero, and may stay zero through all layers.
-    """
-    outputs: list[tuple[nn.Module, Any]] = []
-    hooks = [
-        c.register_forward_hook(lambda m, _, out: outputs.append((m, out)))
-        for c in parent.children()
-        if not isinstance(c, nn.ModuleList)
-    ]
-    try:
-        last = model(input_ids=torch.arange(2, device=next(model.parameters()).device)[None])
-    finally:
-        for hook in hooks:
-            hook.remove()
-    final = last.last_hidden_state
-    same = (m for m, out in outputs if isinstance(out, Tensor) and out.shape == final.shape and torch.equal(out, final))
-    return next(same, None)

@@ -1,12 +1,13 @@
-"""What a `Sight` changes between layers: a second, bidirectional stream, or a state carried back to a placeholder."""
+"""A model's layers, and what a `Sight` changes between them: a second stream, or a state carried to a placeholder."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Iterable, Iterator, MutableMapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from ..errors import MethodError, UnsupportedModel
@@ -20,6 +21,51 @@ class Stack:
 
     layers: tuple[nn.Module, ...]
     norm: nn.Module | None
+
+
+def find_stack(model: nn.Module, attention: Sequence[nn.Module], depth: int = 0) -> Stack:
+    """The layers that contain the attention modules, in order, and the final norm.
+
+    `depth` is the number of all layers; 0 = each has attention. Raises UnsupportedModel if there is no list of layers
+    with one attention module each.
+    """
+    for parent in model.modules():
+        for layers in (c for c in parent.children() if isinstance(c, nn.ModuleList)):
+            if len(layers) == (depth or len(attention)) and attention and _hold(layers, attention):
+                return Stack(tuple(layers), _norm_after(model, parent))
+    raise UnsupportedModel(
+        f"{type(model).__name__}: its layers cannot be identified, which states='normed:k', sums of two streams and "
+        "Token Prepending need; couple='replace' does not"
+    )
+
+
+def _hold(layers: Iterable[nn.Module], attention: Sequence[nn.Module]) -> bool:
+    """Whether each attention module is in a separate layer, in order."""
+    inside = [{id(m) for m in layer.modules()} for layer in layers]
+    at = [next((i for i, ids in enumerate(inside) if id(module) in ids), -1) for module in attention]
+    return at[0] >= 0 and at == sorted(set(at))
+
+
+@torch.no_grad()
+def _norm_after(model: nn.Module, parent: nn.Module) -> nn.Module | None:
+    """The child module whose output the model returns as its last state, found by running two tokens.
+
+    They are different ones: a padding token's embedding is zero, and may stay zero through all layers.
+    """
+    outputs: list[tuple[nn.Module, Any]] = []
+    hooks = [
+        c.register_forward_hook(lambda m, _, out: outputs.append((m, out)))
+        for c in parent.children()
+        if not isinstance(c, nn.ModuleList)
+    ]
+    try:
+        last = model(input_ids=torch.arange(2, device=next(model.parameters()).device)[None])
+    finally:
+        for hook in hooks:
+            hook.remove()
+    final = last.last_hidden_state
+    same = (m for m, out in outputs if isinstance(out, Tensor) and out.shape == final.shape and torch.equal(out, final))
+    return next(same, None)
 
 
 @contextmanager

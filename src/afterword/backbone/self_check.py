@@ -229,7 +229,7 @@ class _Check:
         for counted in (True, False)[: 1 + sinks]:
             backbone.facts = replace(backbone.facts, sinks_count=counted)
             backbone.forward(batch, taps=[tap := Matrices()])
-            pairs = zip(tap.matrices, *eager, strict=True)
+            pairs = zip(tap.parts[0], *eager, strict=True)
             error = max(float((ours - torch.cat(theirs)).abs().max()) for ours, *theirs in pairs)
             if error <= self.tolerance:
                 break

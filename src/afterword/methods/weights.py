@@ -214,15 +214,15 @@ class SelfAttention(Weighting):
             )
 
     def tap(self, groups: Sequence[Group], targets: Sequence[Tensor], layers: int) -> Tap:
-        """The diagonal of the head."""
-        from ..backbone.attention_taps import Diagonal
+        """The diagonals of the layer's heads."""
+        from ..backbone.attention_taps import Diagonals
 
-        return Diagonal(self.layer, self.head)
+        return Diagonals(self.layer)
 
     def __call__(self, group: Group, targets: Rows, reading: Tensor | None) -> Rows:
         """A_kk on the targets."""
         assert reading is not None
-        rows = targets * reading[:, None]
+        rows = targets * reading[:, 0, self.head, None]
         return rows / rows.sum(-1, keepdim=True) if self.normalise else rows
 
 
