@@ -7,7 +7,6 @@ import pytest
 from tests import less_repetition
 
 from afterword import Encoder, bellm, classical, errors
-from afterword.methods import warn_if_idle
 
 
 def test_a_warning_names_the_line_that_has_called_afterword(oracle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -20,8 +19,8 @@ def test_a_warning_names_the_line_that_has_called_afterword(oracle: Path, monkey
         lambda: short.encode_words(["long " * 40], [["long"]]),
         lambda: causal.encode_chunks("One. Two.", "sentences"),
         lambda: Encoder.load(bert, bellm()),  # behind an `__init__` that has no file
-        lambda: bellm(last=1, pool="last"),
-        lambda: warn_if_idle(bellm(last=2, pool="last")) or errors.warn("mine"),
+        lambda: Encoder(causal.backbone, bellm(last=1, pool="last")),
+        lambda: errors.warn("mine"),
     ):
         with warnings.catch_warnings(record=True) as told:
             warnings.simplefilter("always")

@@ -45,6 +45,8 @@ def choose(name: str, value: object, allowed: Sequence[str]) -> None:
 def build(cls: Builder, options: Mapping[str, Any], name: str | None = None) -> Any:
     """Validate options and build a dataclass, or call a function, with them; errors use its name, or `name`.
 
+    A value becomes what the annotation says: a list a tuple, "0.5" a number, "3+5" a tuple of numbers.
+
     Raises:
         MethodError: an option is unknown, or its value is not valid.
 
@@ -52,20 +54,30 @@ def build(cls: Builder, options: Mapping[str, Any], name: str | None = None) -> 
     >>> build(Layout, {"copies": 2}).copies
     2
     """
-    name = name or cls.__name__
-    hints = get_type_hints(cls)
-    _check_options(name, options, hints, signature(cls).parameters)
+    name, hints = name or cls.__name__, _hints(cls)
+    values = {key: _converted(value, hints.get(key)) for key, value in options.items()}
+    _check_options(name, values, hints, signature(cls).parameters)
     try:
-        return cls(**{key: _as_tuple(value, hints[key]) for key, value in options.items()})
+        return cls(**values)
     except (TypeError, AttributeError, ValueError) as e:
         if isinstance(e, MethodError):
             raise
         raise MethodError(f"{name}: {e}") from None
 
 
-def _as_tuple(value: Any, hint: Any) -> Any:
-    """A list as a tuple if the annotation is a tuple: JSON has lists only."""
-    return tuple(value) if isinstance(value, list) and get_origin(hint) is tuple else value
+def _converted(value: Any, hint: Any) -> Any:
+    kinds = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+    items = [get_args(kind)[0] for kind in kinds if get_origin(kind) in (tuple, Sequence)]
+    if isinstance(value, list):
+        return tuple(value) if items else value
+    if not isinstance(value, str | int) or str in kinds:
+        return value
+    try:
+        if items and items[0] in (int, float):
+            return tuple(items[0](part) for part in str(value).split("+"))
+        return float(value) if isinstance(value, str) and float in kinds else value
+    except ValueError:
+        return value
 
 
 def _check_options(owner: str, options: Mapping[str, Any], hints: Mapping[str, Any], known: Iterable[str]) -> None:
@@ -121,7 +133,7 @@ def _fits(value: object, hint: Any) -> bool:
 
 
 WORDS = {int: "a whole number", float: "a number", str: "a string", bool: "true or false", type(None): "none"}
-LISTS = {int: "a list of whole numbers", float: "a list of numbers"}
+LISTS = {int: "whole numbers, as in 3+5", float: "numbers, as in 1+0.5"}
 
 
 def _in_words(hint: Any) -> str:
@@ -132,14 +144,6 @@ def _in_words(hint: Any) -> str:
     if origin in (Union, UnionType):
         return " or ".join(_in_words(p) for p in parts)
     return WORDS.get(hint) or LISTS.get(parts[0] if parts else int, "a list of methods")
-
-
-def number(value: Any) -> Any:
-    """A value as a float, if it is one; `read_spelling` reads whole numbers only."""
-    try:
-        return float(value) if isinstance(value, str) else value
-    except ValueError:
-        return value
 
 
 OPTION = re.compile(r'\s*(?:(?P<key>[A-Za-z_]\w*)\s*=\s*)?(?P<value>"(?:[^"\\]|\\.)*"|[^,]*)\s*(,|$)')
@@ -178,7 +182,7 @@ def _parameter(builder: Builder, value: Any) -> str:
     """The first parameter that takes a value; else the first."""
     hints = _hints(builder)
     names = list(signature(builder).parameters)
-    fitting = (name for name in names if _fits(value, hints[name]) or _fits(number(value), hints[name]))
+    fitting = (name for name in names if _fits(_converted(value, hints[name]), hints[name]))
     return next(fitting, names[0] if names else str(value))
 
 
@@ -192,3 +196,20 @@ def _value(text: str) -> Any:
         except ValueError:
             raise MethodError(f"{text}: not a string in double quotes, as JSON writes it") from None
     return int(text) if re.fullmatch(r"-?[0-9]{1,9}", text) else text
+
+
+def spell(name: str, options: Mapping[str, Any]) -> str:
+    """Write a name with its options, as `read_spelling` reads them.
+
+    >>> spell("echo", {"copies": 3, "separator": " ", "tail": True}), spell("centre", {})
+    ('echo:copies=3,separator=" ",tail=true', 'centre')
+    """
+    written = ",".join(f"{key}={_written(value)}" for key, value in options.items())
+    return f"{name}:{written}" if written else name
+
+
+def _written(value: Any) -> str:
+    if isinstance(value, str):
+        same = value and not set(value) & set(',"') and _value(value.strip()) == value
+        return value if same else json.dumps(value, ensure_ascii=False)
+    return "+".join(map(_written, value)) if isinstance(value, list | tuple) else str(value).lower()

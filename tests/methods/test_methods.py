@@ -1,6 +1,5 @@
 """The functions of the catalogue: each gives the values that its docstring promises."""
 
-import warnings
 from collections.abc import Callable
 
 import numpy as np
@@ -115,16 +114,6 @@ def test_two_methods_with_one_name_are_refused(tmp_path) -> None:
     with pytest.raises(MethodError, match="classical mean last"):
         encoder.encode_many(["a text"], twins)
     assert len(encoder.encode_many(["a text"], {"with": twins[0], "without": twins[1]})) == 2
-
-
-def test_bidirectional_layers_without_effect_warn() -> None:
-    with pytest.warns(UserWarning, match="equals the causal model"):
-        bellm(last=1, pool="last")
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        bellm()
-        bellm(last=2, pool="last")
-        bellm(last=1, pool="last", couple="add")
 
 
 def test_a_template_decides_pooling_and_layer() -> None:

@@ -169,9 +169,9 @@ def tune(
 
 def draw_heads(heads: HeadMap, model: str, plot: Path, dark: bool) -> None:
     """Draw the scores of all heads, or without scores their correlations with TF-IDF."""
+    from ..methods import spelled_head
     from ..papers import figure
     from ..papers.importance import plot_heads
-    from ..tune.heads import spelled_head
 
     chosen = heads.label_free
     if heads.scores is None:

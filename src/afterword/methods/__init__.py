@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 from ..backbone.bidirectional import Sight
 from ..text.layout import Layout
-from .averages import classical, ditto, parse_head, remove_biases, sif, tfidf
+from .averages import classical, ditto, parse_head, remove_biases, sif, spelled_head, tfidf
 from .ensembles import ENSEMBLES, ensemble
 from .method import AnyMethod, Ensemble, Method, one_method
-from .prompts import bellm, prompt, scsp, token_prepending, warn_if_idle
+from .prompts import bellm, prompt, scsp, token_prepending
 from .repetition import echo, reba
 from .states import CustomStates, States
 from .weights import Weighting
@@ -35,9 +35,9 @@ __all__ = [
     "remove_biases",
     "scsp",
     "sif",
+    "spelled_head",
     "tfidf",
     "token_prepending",
-    "warn_if_idle",
 ]
 
 METHODS = (classical, echo, reba, ditto, prompt, bellm, token_prepending, scsp, tfidf, sif, remove_biases, ensemble)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
 from ..backbone.bidirectional import Sight
 from ..errors import MethodError
@@ -37,9 +37,6 @@ def classical(
         temperature: divide the attention scores of every layer by it before the softmax; under 1 attention is sharper.
         add_special_tokens: add the tokenizer's special tokens.
         pool_special_tokens: also pool the special tokens.
-
-    >>> classical("last").weigh.pool
-    'last'
     """
     layout, sight = Layout(add_special_tokens=add_special_tokens), Sight(temperature=temperature)
     name = f"classical {pool} {states}" + (f" temperature {temperature:g}" if temperature != 1 else "")
@@ -76,7 +73,7 @@ def ditto(
     """
     layer, number = parse_head(head)
     weigh = SelfAttention(pool, "all", pool_special_tokens, layer=layer, head=number, normalise=normalise)
-    name = f"ditto {layer + 1}-{number + 1} (layer {layer}, head {number} from 0) {states}"
+    name = f"ditto {spelled_head((layer, number))} (layer {layer}, head {number} from 0) {states}"
     return Method(Layout(add_special_tokens=add_special_tokens), States(states), weigh, name=name)
 
 
@@ -93,9 +90,6 @@ def tfidf(
         states: hidden states, as for `classical`.
         pool: the sum of tf * idf * v_k, or the mean of idf * v_k, which has the same direction.
         add_special_tokens: add the tokenizer's special tokens; they have no weight.
-
-    >>> tfidf().weigh.fitted
-    False
     """
     weigh = TfIdf(pool, "all", False)
     return Method(Layout(add_special_tokens=add_special_tokens), States(states), weigh, name=f"tfidf {pool} {states}")
@@ -115,14 +109,9 @@ def sif(a: float = 1e-3, states: str = "static", *, add_special_tokens: bool = T
         a: the smaller, the less frequent tokens count; the paper takes 0.001 to 0.0001.
         states: hidden states, as for `classical`; "static" is the input embeddings, the paper's are word vectors.
         add_special_tokens: add the tokenizer's special tokens; they have no weight.
-
-    >>> sif(1e-4).weigh.a
-    0.0001
     """
-    return Method(
-        Layout(add_special_tokens=add_special_tokens), States(states), Sif("mean", "all", False, a=a),
-        name=f"sif {a:g} {states}",
-    )  # fmt: skip
+    weigh = Sif("mean", "all", False, a=a)
+    return Method(Layout(add_special_tokens=add_special_tokens), States(states), weigh, name=f"sif {a:g} {states}")
 
 
 def remove_biases(
@@ -150,12 +139,11 @@ def remove_biases(
         upper: leave out tokens with an upper-case letter.
         punctuation: leave out tokens without a letter or a digit.
         add_special_tokens: add the tokenizer's special tokens; they have no weight.
-
-    >>> remove_biases(frequent=100).weigh.frequent
-    100
     """
-    rules: dict[str, Any] = {"subwords": subwords, "upper": upper, "punctuation": punctuation}
-    weigh = WithoutBiases(pool_special_tokens=False, normalise=True, frequent=frequent, **rules)
+    weigh = WithoutBiases(
+        pool_special_tokens=False, normalise=True, frequent=frequent, subwords=subwords, upper=upper,
+        punctuation=punctuation,
+    )  # fmt: skip
     layout = Layout(" {text}", add_special_tokens=add_special_tokens)
     return Method(layout, States(states), weigh, name=f"remove_biases {states}")
 
@@ -182,3 +170,12 @@ def parse_head(head: str | Sequence[int]) -> tuple[int, int]:
     if len(head) != 2 or not all(type(number) is int and number >= 0 for number in head):
         raise MethodError(f"head={head!r}: pass (layer, head) from 0, or '1-10' from 1")
     return head[0], head[1]
+
+
+def spelled_head(head: tuple[int, int]) -> str:
+    """A head as ``layer-head`` from 1, as in the Ditto paper.
+
+    >>> spelled_head((0, 9))
+    '1-10'
+    """
+    return f"{head[0] + 1}-{head[1] + 1}"

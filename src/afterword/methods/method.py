@@ -169,6 +169,12 @@ def _check(backbone: Backbone, method: Method) -> None:
         method.sight.resolve(facts.layers)
         if not facts.causal:
             warn(f"{facts.kind} is bidirectional already: bellm changes nothing but the prompt")
+        last_token = isinstance(method.weigh, Plain) and method.weigh.pool == "last"
+        if last_token and method.sight == Sight(last=1) and method.states == States():
+            warn(
+                "bellm(last=1, pool='last') equals the causal model, whose last token attends to everything already: "
+                "pass pool='mean' or last=2"
+            )
     if isinstance(method.weigh, SelfAttention) and facts.causal:
         warn(
             f"ditto on {facts.kind}, which is causal: the first token attends only to itself, so A_11 = 1 always; the "

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from ..backbone.bidirectional import Couple, Sight, Window
-from ..errors import MethodError, warn
-from ..spelling import choose
+from ..errors import MethodError
+from ..spelling import choose, did_you_mean
 from ..text.layout import MASK, Layout
 from ..text.writer import PLACEHOLDER
 from .method import Method
@@ -54,6 +54,20 @@ STATES = {"cot": "layer:-2", "ke": "layer:-2"}
 """The hidden states that a template was published with, if they are not those of the last layer."""
 
 
+def read_template(template: str) -> str:
+    """The template of a name, or the template itself.
+
+    Raises:
+        MethodError: no template has this name.
+    """
+    if "{" not in template and template not in TEMPLATES:
+        raise MethodError(
+            f"no template {template!r}{did_you_mean(template, TEMPLATES)}: there are {', '.join(TEMPLATES)}; or write "
+            "one, with {text} where the text goes"
+        )
+    return TEMPLATES.get(template, template)
+
+
 def prompt(
     template: str = "eol",
     pool: Pool | Literal["mask"] | None = None,
@@ -84,12 +98,9 @@ def prompt(
             after [ANSWER] begins the answer, the text before [USER] is the system message.
         add_special_tokens: add the tokenizer's special tokens; a chat template always has its own.
         pool_special_tokens: also pool the special tokens.
-
-    >>> prompt("promptbert").weigh.pool
-    'mask'
     """
     choose("variant", variant, ("raw", "released"))
-    text = TEMPLATES.get(template, template)
+    text = read_template(template)
     masked = MASK in text
     if pool == "mask" and not masked:
         raise MethodError(f"pool='mask': template={text!r} has no {MASK}: add it, or choose another pool")
@@ -136,7 +147,7 @@ def token_prepending(
     >>> token_prepending().layout.template
     'This sentence : <PST> "{text}" means in one word:"'
     """
-    text = TEMPLATES.get(template, template)
+    text = read_template(template)
     if PLACEHOLDER not in text:
         text = re.sub(r"\s*([\"'“‘]?)\{text\}", rf" {PLACEHOLDER} \1{{text}}", text, count=1).lstrip()
     special = {"add_special_tokens": add_special_tokens, "pool_special_tokens": pool_special_tokens}
@@ -164,7 +175,7 @@ def bellm(
     Source: BeLLM, sections 3.2 and 3.3, Equations 2 to 5; github.com/4AI/BeLLM.
 
     If only the last layer is changed and the last token is pooled, nothing changes: that token attends to all tokens
-    already. So the mean is the default, and that configuration warns.
+    already. So the mean is the default, and an `Encoder` with that configuration warns.
 
     Cost: 1 pass, with the template.
 
@@ -179,31 +190,16 @@ def bellm(
         template: a name of `TEMPLATES`, a string with {text}, or None for the text alone.
         add_special_tokens: add the tokenizer's special tokens.
         pool_special_tokens: also pool the special tokens.
-
-    >>> bellm(last=2).sight.last
-    2
     """
     if last is None:
         last = 0 if layers else 1
-    text = TEMPLATES.get(template or "", template)
+    text = None if template is None else read_template(template)
     layout = Layout(text, add_special_tokens=add_special_tokens)
     which = f"layers {list(layers)}" if layers else f"last {last}"
     note = ("" if couple == "replace" else f" {couple}") + ("" if window == "keep" else " without window")
     weigh = Plain(pool, "all", pool_special_tokens)
     sight = Sight(last, tuple(layers), couple, window)
-    method = Method(layout, States(states), weigh, sight, name=f"bellm {which} {pool}{note}")
-    warn_if_idle(method)
-    return method
-
-
-def warn_if_idle(method: Method) -> None:
-    """Warn if bidirectional layers provably change nothing."""
-    alone = method.sight == Sight(last=1) and method.states == States()
-    if alone and isinstance(method.weigh, Plain) and method.weigh.pool == "last":
-        warn(
-            "bellm(last=1, pool='last') equals the causal model, whose last token attends to everything already: "
-            "pass pool='mean' or last=2"
-        )
+    return Method(layout, States(states), weigh, sight, name=f"bellm {which} {pool}{note}")
 
 
 @dataclass(frozen=True)
@@ -265,9 +261,6 @@ def scsp(
         states: hidden states, as for `classical`; the paper uses the third to last for Mistral.
         template: a string with {text} and a prompt after it.
         add_special_tokens: add the tokenizer's special tokens; they have no weight.
-
-    >>> scsp(alpha=2).weigh.alpha
-    2
     """
     layout = Layout(template, add_special_tokens=add_special_tokens)
     if layout.parts[-1] is None:

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from ..spelling import choose
 from ..text.layout import Layout
 from .method import Method
-from .prompts import TEMPLATES
+from .prompts import read_template
 from .states import States
 from .weights import Backward, Plain, Pool, Table1, Weighting
 
@@ -47,14 +47,11 @@ def echo(
         add_special_tokens: add the tokenizer's special tokens.
         pool_special_tokens: also pool the special tokens.
         tail: also pool the template's tokens after the last copy, as Springer et al.'s code can.
-
-    >>> echo(copies=3).layout.copies
-    3
     """
     choose("variant", variant, ("paper", "table1", "released"))
     released = variant == "released"
     layout = Layout(
-        template=TEMPLATES.get(template or "", template),
+        template=None if template is None else read_template(template),
         copies=copies,
         join="ids" if template is not None and repeat is None else (repeat or ("text" if released else None)),
         separator=separator,
@@ -116,9 +113,6 @@ def reba(
             normalise, triangle and pool_special_tokens.
         add_special_tokens: add the tokenizer's special tokens.
         pool_special_tokens: include their e_i in the mean.
-
-    >>> reba(copies=3, pool="mean").name
-    'reba-3 mean'
     """
     choose("variant", variant, ("paper", "released"))
     released = variant == "released"

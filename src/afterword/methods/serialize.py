@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import redirect_stdout
-from importlib.machinery import ModuleSpec
-from importlib.util import find_spec, module_from_spec, spec_from_file_location
+from importlib.util import find_spec
+from inspect import signature
 from pathlib import Path
-from threading import RLock
 from types import ModuleType
-from typing import Any, get_type_hints
+from typing import Any
 
 from ..backbone.bidirectional import Sight
 from ..errors import MethodError, UnknownMethod
-from ..spelling import build, did_you_mean, field_values, number, read_spelling
+from ..spelling import build, did_you_mean, field_values, read_spelling, spell
 from ..text.layout import Layout
 from . import CATALOGUE
 from .custom import Named, is_custom
@@ -31,9 +29,6 @@ from .weights import Weighting
 
 PYTHON_FILE = re.compile(r"@(?P<path>.+\.py)(?P<rest>:.*)?", re.DOTALL)
 """A method in a Python file: ``@file.py:name``."""
-
-LOCK = RLock()
-"""One thread runs a Python file at a time: another would find an incomplete module."""
 
 
 def to_json(method: AnyMethod) -> dict[str, Any]:
@@ -168,9 +163,6 @@ def make(name: str, options: Mapping[str, Any]) -> AnyMethod:
     Raises:
         UnknownMethod: there is no such method; the message lists the names.
         MethodError: an option is unknown or has a wrong value.
-
-    >>> make("echo", {"copies": 3}).layout.copies
-    3
     """
     if name not in CATALOGUE:
         if name.partition(" ")[0] in CATALOGUE:
@@ -179,70 +171,52 @@ def make(name: str, options: Mapping[str, Any]) -> AnyMethod:
         hint = f" (did you mean {spelled[name]!r}?)" if name in spelled else did_you_mean(name, CATALOGUE)
         raise UnknownMethod(f"no method {name!r}{hint}: there are {', '.join(CATALOGUE)}")
     values = dict(options)
-    if isinstance(values.get("layers"), str | int):
-        values["layers"] = _numbers("layers", values["layers"], int, "layer numbers from 0, joined by +, as in 3+5")
-    if isinstance(values.get("weights"), str | int):
-        values["weights"] = _numbers("weights", values["weights"], float, "numbers joined by +, as in 1+0.5")
-    if isinstance(values.get("head"), list):
-        values["head"] = tuple(values["head"])
     if name == "ensemble" and "methods" in values:
         values["methods"] = _members(values["methods"])
-    template = values.get("template")
-    if isinstance(template, str) and "{" not in template and template not in TEMPLATES:
-        raise MethodError(
-            f"{name}: no template {template!r}{did_you_mean(template, TEMPLATES)}: there are {', '.join(TEMPLATES)}; "
-            "or write one, with {text} where the text goes"
-        )
-    hints = get_type_hints(CATALOGUE[name])
-    values = {key: number(value) if hints.get(key) is float else value for key, value in values.items()}
     return build(CATALOGUE[name], values, name)  # type: ignore[no-any-return]
 
 
-def _numbers(option: str, value: object, number: Callable[[str], float], what: str) -> list[float]:
-    """Numbers as ``3+5+7``."""
-    try:
-        return [number(part) for part in str(value).split("+")]
-    except ValueError:
-        raise MethodError(f"{option}={value}: write {what}") from None
+def spell_method(function: Callable[..., AnyMethod], *args: Any, **options: Any) -> str:
+    """A call of a method's function as `parse_method` reads it, without the options that have their default value.
+
+    >>> spell_method(CATALOGUE["echo"], 3, "last", template=None)
+    'echo:copies=3,pool=last'
+    """
+    defaults = {key: parameter.default for key, parameter in signature(function).parameters.items()}
+    values = signature(function).bind(*args, **options).arguments
+    return spell(function.__name__, {key: value for key, value in values.items() if value != defaults[key]})
 
 
 def _from_python(path: Path, name: str) -> AnyMethod:
     """The method with this name in a Python file, which is run as ``python file.py`` would run it."""
     if not name:
         raise MethodError(f"'@{path}' names a file and no method: write @{path}:NAME")
-    with LOCK:
-        values = vars(_run(path))
+    values = vars(_run(path))
     value = values.get(name)
     if isinstance(value, AnyMethod):
         return value
     methods = ", ".join(key for key, value in values.items() if isinstance(value, AnyMethod)) or "none"
-    if name not in values:
-        raise MethodError(f"{path} has no {name!r}: its methods are {methods}")
-    raise MethodError(f"{name!r} of {path} is a {type(value).__name__}, not a Method: the file's methods are {methods}")
+    found = f"{name!r} of {path} is a {type(value).__name__}" if name in values else f"{path} has no {name!r}"
+    raise MethodError(f"{found}: choose one of its methods: {methods}")
 
 
 def _run(path: Path) -> ModuleType:
     """The file as a module. A file that was run or imported before is not run again: its classes stay the same."""
     resolved = path.expanduser().resolve()
-    names = (path.name, resolved.name)
     for module in list(sys.modules.values()):
         file = getattr(module, "__dict__", {}).get("__file__")  # attribute access makes some modules import others
-        if isinstance(file, str) and os.path.basename(file) in names and Path(file).resolve() == resolved:
+        if isinstance(file, str) and Path(file).name == resolved.name and Path(file).resolve() == resolved:
             return module
     if not resolved.is_file():
         raise MethodError(f"{path} does not exist: pass a Python file, as in @my_methods.py:name")
-    spec = spec_from_file_location(_module_name(resolved), resolved)
-    assert isinstance(spec, ModuleSpec)  # the name ends with .py
-    module = module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses and annotations look there
+    module = ModuleType(_module_name(resolved))
+    module.__file__ = str(resolved)
+    sys.modules[module.__name__] = module  # dataclasses and annotations look there
     try:
-        # not by the spec's loader: its cache does not notice an edit of the same size within a second
         with redirect_stdout(sys.stderr):  # stdout may be where vectors are written
             exec(compile(resolved.read_bytes(), str(resolved), "exec"), vars(module))
-    except BaseException as e:
-        del sys.modules[spec.name]
-        if not isinstance(e, Exception | SystemExit):  # Ctrl-C
-            raise
+    except (Exception, SystemExit) as e:
+        del sys.modules[module.__name__]
         reason = next(iter(str(e).splitlines()), "")
         raise MethodError(f"{path} cannot be run: {type(e).__name__}: {reason:.200}; correct the file") from e
     return module
@@ -251,7 +225,7 @@ def _run(path: Path) -> ModuleType:
 def _module_name(path: Path) -> str:
     """The file's name, by which other processes import it; with a hash of its path if another module has that name."""
     name = re.sub(r"\W", "_", path.stem)
-    other = None if name in sys.modules else find_spec(name)
-    if name not in sys.modules and (other is None or (other.origin and Path(other.origin).resolve() == path)):
+    installed = None if name in sys.modules else find_spec(name)
+    if name not in sys.modules and (installed is None or installed.origin == str(path)):
         return name
     return f"{name}_{hashlib.blake2b(bytes(path), digest_size=4).hexdigest()}"

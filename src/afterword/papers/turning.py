@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from ..backbone.bidirectional import AUTO, Sight
 from ..encoder import Encoder
 from ..errors import InputError, MethodError
-from ..methods import Method, classical, warn_if_idle
+from ..methods import Method, classical
 from ..methods.states import States
 from ..tasks.pairs import SAME, ScoredPairs, read_pairs
 from ..tasks.scores import cosines, spearman
@@ -191,9 +191,7 @@ def resolve(method: Method, encoder: Encoder, pairs: ScoredPairs, *, margin: flo
         raise InputError(f"{method.name}: {curve.note}")
     last = curve.turning.last
     name = method.name.replace("last auto", f"last {last}")
-    resolved = replace(method, sight=replace(method.sight, last=last), name=name)
-    warn_if_idle(resolved)
-    return resolved
+    return replace(method, sight=replace(method.sight, last=last), name=name)
 
 
 def _check(encoder: Encoder, sets: Mapping[str, ScoredPairs], methods: Mapping[str, Method]) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import fields
 
 from ..errors import MethodError
-from ..spelling import build, did_you_mean, number, read_spelling
+from ..spelling import build, did_you_mean, read_spelling, spell
 from .components import Centre, RemoveMean, RemoveTop, Standardise, Whiten
 from .embed_filter import EmbedFilter
 from .flow import Flow
@@ -45,7 +45,7 @@ def _step(text: str) -> Post:
     name, options = read_spelling(text, POSTS)
     if name not in POSTS:
         raise MethodError(f"no step {name!r}{did_you_mean(name, POSTS)}: choose none, {', '.join(POSTS)}")
-    return build(POSTS[name], {key: number(value) for key, value in options.items()}, name)  # type: ignore[no-any-return]
+    return build(POSTS[name], options, name)  # type: ignore[no-any-return]
 
 
 def spelled(steps: Sequence[Post]) -> str:
@@ -62,5 +62,4 @@ def _spelled(step: Post) -> str:
     if name is None:
         return type(step).__name__.lower()
     values = {f.name: getattr(step, f.name) for f in fields(step) if getattr(step, f.name) != f.default}  # type: ignore[arg-type]
-    options = [f"{key}={str(v).lower() if isinstance(v, bool) else v}" for key, v in values.items()]
-    return f"{name}:{','.join(options)}" if options else name
+    return spell(name, values)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,7 @@ from ..tasks.scores import spearman, spearmans
 from ..tasks.task import as_read
 from ..text.batch import Batch
 from ..text.layout import Layout
-from .recipes import EveryHead, Family
+from .recipes import every_head
 from .search import HeadCorrelation, Reading, Search, inverse_frequencies, read, write_texts
 from .tuning import Tuned, with_default_prompt
 
@@ -69,15 +68,6 @@ class HeadMap:
         return self.scores
 
 
-def spelled_head(head: Head) -> str:
-    """A head as ``layer-head`` from 1, as in the paper.
-
-    >>> spelled_head((0, 9))
-    '1-10'
-    """
-    return f"{head[0] + 1}-{head[1] + 1}"
-
-
 def _highest(table: Array) -> Head:
     layer, head = np.unravel_index(int(np.argmax(np.nan_to_num(table, nan=-2))), table.shape)
     return int(layer), int(head)
@@ -113,7 +103,7 @@ def label_free(
     if len(texts) < 2:
         raise InputError(f"{len(texts)} texts have no TF-IDF: pass at least 2, better some hundreds")
     writings = write_texts(with_default_prompt(encoder, Layout()), texts, backbone, limits)
-    family = Family((EveryHead("sum", "all", True),), (partial(ditto, (0, 0)),), ("last",))
+    family = every_head(facts, ("last",))
     inverse = inverse_frequencies(backbone, backbone.tokenizer.ids(texts))
     correlation = HeadCorrelation(inverse, facts.layers * facts.heads)
 
@@ -146,8 +136,7 @@ def head_scores(
     if np.ptp(pairs.gold) == 0:
         raise InputError(f"all {len(pairs.gold)} pairs have the score {pairs.gold[0]:g}: pass different scores")
     facts = backbone.facts
-    heads = tuple(partial(ditto, (layer, head)) for layer in range(facts.layers) for head in range(facts.heads))
-    family = Family((EveryHead("sum", "all", True),), heads, (states,))
+    family = every_head(facts, (states,))
     texts = [as_read(text) for text in (*pairs.left, *pairs.right)]
     writings = write_texts(with_default_prompt(encoder, Layout()), texts, backbone, limits)
     inverse = inverse_frequencies(backbone, backbone.tokenizer.ids(texts))

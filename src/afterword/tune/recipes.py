@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -15,10 +13,12 @@ from torch import Tensor
 from ..backbone.attention_taps import Diagonals, Tap
 from ..backbone.backbone import Backbone
 from ..backbone.bidirectional import Sight
-from ..backbone.facts import Layer
+from ..backbone.facts import Facts, Layer
 from ..errors import AfterwordError, InputError, MethodError
 from ..methods import AnyMethod, Ensemble, Method, bellm, classical, ditto, echo, prompt, reba, scsp, token_prepending
+from ..methods.averages import spelled_head
 from ..methods.method import check_method
+from ..methods.serialize import spell_method
 from ..methods.states import States
 from ..methods.weights import Plain, SelfAttention, Weighting
 from ..post import Affine, EmbedFilter, RemoveMean, RemoveTop, Standardise, Whiten
@@ -142,10 +142,12 @@ class Family:
 
     def method(self, row: int, kind: int) -> tuple[Method, str]:
         """The method of a row of weights and a kind of states, fitted, and its spelling."""
-        method = self.rows[row](states=self.kinds[kind])
+        make, states = self.rows[row], self.kinds[kind]
+        method = make(states=states)
         if not method.weigh.fitted:
             method = replace(method, weigh=self.weigh[row])
-        return method, spell(self.rows[row], self.kinds[kind])
+        options = {} if make().states == method.states else {"states": states}
+        return method, spell_method(make.func, *make.args, **make.keywords, **options)
 
     def methods(self) -> Iterator[tuple[Method, str]]:
         """All R C methods, with the kinds of states as the inner loop."""
@@ -166,6 +168,12 @@ class EveryHead(Weighting):
         """A_kk of all heads (G, L, H, n), on the targets, as rows of weights (G, L H, n)."""
         assert reading is not None
         return targets * reading.flatten(1, 2)
+
+
+def every_head(facts: Facts, kinds: tuple[str, ...]) -> Family:
+    """Ditto with every head of a model."""
+    heads = [spelled_head((layer, head)) for layer in range(facts.layers) for head in range(facts.heads)]
+    return Family((EveryHead("sum", "all", True),), tuple(partial(ditto, head) for head in heads), kinds)
 
 
 def families(grid: Grid, backbone: Backbone, fitted: Mapping[MethodMaker, Weighting] = NOTHING) -> list[Family]:
@@ -192,9 +200,8 @@ def families(grid: Grid, backbone: Backbone, fitted: Mapping[MethodMaker, Weight
             rows += [partial(reba, copies, pool) for pool in ("mean", "last") if copies > 1 or pool == "mean"]
         result += [_family(rows, kinds)] if rows else []
     if grid.heads != "none" and facts.attention:
-        heads = [partial(ditto, (layer, head)) for layer in range(facts.layers) for head in range(facts.heads)]
         wanted = kinds if grid.heads == "all" else tuple(k for k in DITTO if k in kinds)
-        result.append(Family((EveryHead("sum", "all", True),), tuple(heads), wanted))
+        result.append(every_head(facts, wanted))
     prompts = [[partial(prompt, t, pool) for pool in (None, "mean")] for t in grid.templates]
     result += [_family(rows, kinds) for rows in prompts]
     result += [_family(rows, kinds, False) for rows in (_published(grid, backbone) if grid.published else ())]
@@ -256,28 +263,3 @@ def _kinds(layers: int, table: bool) -> Iterator[str]:
     yield from (f"layer:0+{k}" for k in range(layers - 1, 0, -1))
     yield from ["first_last_h1"] if layers > 1 else []
     yield from ["last_two"] if layers > 2 else []
-
-
-def spell(make: MethodMaker, states: str) -> str:
-    """A method as `parse_method` reads it, without options that have their default value.
-
-    >>> spell(partial(echo, 3, "last"), "layer:0+2"), spell(partial(ditto, (0, 9)), "last")
-    ('echo:copies=3,pool=last,states=layer:0+2', 'ditto:states=last')
-    """
-    signature = inspect.signature(make.func)
-    kind = {} if make().states == States(states) else {"states": states}
-    arguments = signature.bind(*make.args, **make.keywords, **kind).arguments
-    options = [
-        f"{key}={_value(value)}"
-        for key, value in arguments.items()
-        if _value(value) != _value(signature.parameters[key].default)
-    ]
-    return make.func.__name__ + (":" + ",".join(options) if options else "")
-
-
-def _value(value: object) -> str:
-    if isinstance(value, tuple):
-        return f"{value[0] + 1}-{value[1] + 1}"  # a head, from 1
-    if isinstance(value, str):
-        return json.dumps(value, ensure_ascii=False) if set(value) & set(',"') else value
-    return str(value).lower()

@@ -16,10 +16,10 @@ import numpy as np
 from ..encoder import Encoder
 from ..errors import plural
 from ..files.atomic import atomic_folder
-from ..methods import ditto
+from ..methods import ditto, spelled_head
 from ..methods.serialize import to_json
 from ..tasks.scores import Bootstrap
-from .heads import HeadMap, head_map, spelled_head
+from .heads import HeadMap, head_map
 from .layers import CRITERIA, LayerTable
 from .tuning import Tuned
 
