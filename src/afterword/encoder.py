@@ -14,9 +14,9 @@ from torch import Tensor
 
 from .backbone.backbone import Backbone
 from .encode.limits import Limits, OnEmpty, OnLong, ShowProgress
-from .encode.options import SENTENCES, WAY, Form, also_as_inputs, check_device, choose_prompt
+from .encode.options import SENTENCES, TOKENS, WAY, also_as_inputs, check_device, check_output, choose_prompt, quantise
 from .encode.processes import Workers, workers
-from .encode.sentences import WINDOW, joined_rows, member_steps, sentence_vectors, steps_of
+from .encode.sentences import WINDOW, joined_rows, sentence_vectors, steps_of
 from .encode.similarity import Array, pairwise, similarity
 from .encode.spans import Chunker, SpanVectors, narrowest, token_vectors, word_vectors
 from .encode.tokens import attention_matrix, token_states, token_weights
@@ -236,7 +236,7 @@ class Encoder:
         many = pool is not None or isinstance(device, list | tuple)
         if device is not None and not many:
             check_device(self.backbone, device)
-        form = Form(output_value, precision, convert_to_numpy, convert_to_tensor, self.device)
+        check_output(output_value, precision)
         method = self._prompted(self.method, prompt, prompt_name)
         steps = steps_of(self.backbone, [method], self.post, truncate_dim, normalize_embeddings)
         checked, single = one_or_many(texts)
@@ -244,13 +244,20 @@ class Encoder:
         limits = Limits(self.max_length, batch_size, batch_tokens, on_long, on_empty, show_progress_bar or False)
         if output_value != SENTENCES:
             one = one_method(method, f"output_value={output_value!r}")
-            return form.tokens(token_states(self.backbone, one, checked, limits, steps, paired), single)
+            features = token_states(self.backbone, one, checked, limits, steps, paired)
+            results = features if output_value is None else [text[TOKENS] for text in features]
+            return results[0] if single else results
         if many:
             with workers(self.backbone, pool, device) as processes:
                 vectors = processes.vectors(self.backbone, method, checked, limits, steps, paired, out, chunk_size)
         else:
             vectors = sentence_vectors(self.backbone, [method], checked, limits, steps, paired, out)[0]
-        return form.sentences(vectors, single)
+        result: Any = vectors if precision in ("float32", None) else quantise(vectors, precision)
+        if convert_to_tensor:
+            result = torch.from_numpy(result).to(self.device)
+        elif not convert_to_numpy:
+            result = list(torch.from_numpy(result))
+        return result[0] if single else result
 
     def _prompted(self, method: AnyMethod, prompt: str | None, name: str | None) -> AnyMethod:
         chosen = choose_prompt(self.prompts, self.default_prompt_name, prompt, name)
@@ -414,14 +421,11 @@ class Encoder:
         limits = Limits(self.max_length, batch_size, batch_tokens, show_progress_bar=show_progress_bar)
         method = self._prompted(self.method, prompt, prompt_name)
         steps = steps_of(self.backbone, [method], self.post, truncate_dim, normalize_embeddings)
-        chunkers, each = [Chunker(self.backbone, one, limits) for one in method.members], member_steps(method, steps)
+        chunkers = [Chunker(self.backbone, one, limits) for one in method.members]
         chunker, (listed, single) = narrowest(chunkers), one_or_many(texts)
         chunks = [chunks] if single and not isinstance(chunks, str | None) else chunks
         spans = chunker.spans(listed, chunks, tokens, 0 if late or overlap is None else overlap)
-        if late:
-            parts = [one.late(listed, spans, each, overlap) for one in chunkers]
-        else:
-            parts = [one.alone(listed, spans, each) for one in chunkers]
+        parts = [one.late(listed, spans, overlap) if late else one.alone(listed, spans) for one in chunkers]
         rows = zip(*parts, spans, strict=True)
         results = [SpanVectors(joined_rows(method, of_text, steps), where) for *of_text, where in rows]
         return results[0] if single else results

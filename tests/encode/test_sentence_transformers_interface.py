@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from importlib.metadata import version
 
 import numpy as np
@@ -11,7 +12,7 @@ from packaging.version import Version
 
 pytest.importorskip("sentence_transformers")
 
-from sentence_transformers import SentenceTransformer, util
+from sentence_transformers import SentenceTransformer, quantize_embeddings, util
 from sentence_transformers.sentence_transformer.evaluation import (
     BinaryClassificationEvaluator,
     EmbeddingSimilarityEvaluator,
@@ -148,5 +149,41 @@ def test_similarities_are_theirs(encoder, name: str) -> None:
         np.testing.assert_allclose(model.similarity(given, b), model.similarity(a, b))
     assert isinstance(model.similarity(torch.from_numpy(a), b), torch.Tensor)
     assert isinstance(model.similarity(a, b), np.ndarray)
-    with pytest.raises(InputError, match="row by row"):
-        model.similarity_pairwise(a, b[:2])
+
+
+@pytest.mark.parametrize("name", ["encode", "encode_query", "encode_document"])
+def test_their_arguments_in_their_order(encoder, name: str) -> None:
+    """The first may be called what it is called there, or was."""
+    wanted = [p for p in inspect.signature(getattr(SentenceTransformer, name)).parameters.values() if p.kind != 4]
+    ours = list(inspect.signature(Encoder.encode).parameters.values())
+    assert [p.name for p in ours[2 : len(wanted)]] == [p.name for p in wanted[2:]]
+    assert all(p.kind == p.POSITIONAL_OR_KEYWORD for p in ours[: len(wanted)])
+    call = getattr(encoder, name)
+    by_position = call(ALL, None, None, 2, False, "sentence_embedding", "float32", True, False, "cpu", True, 8)
+    assert by_position.shape == (8, 8) and np.allclose(np.linalg.norm(by_position, axis=1), 1)
+    assert (call(inputs=ALL) == call(sentences=ALL)).all() and (call(ALL) == call(texts=ALL)).all()
+
+
+def test_tensors_are_ordinary_ones(encoder) -> None:
+    for found in (encoder.encode(ALL, convert_to_tensor=True), encoder.encode(ALL, convert_to_numpy=False)[0]):
+        assert not found.is_inference()
+        found.add_(1.0).requires_grad_(True)
+        found.sum().backward()
+
+
+@pytest.mark.parametrize("precision", ["int8", "uint8", "binary", "ubinary"])
+def test_precisions_are_theirs(encoder, precision: str) -> None:
+    theirs = encoder.sentence_transformer()
+    ours, wanted = (model.encode(ALL, precision=precision) for model in (encoder, theirs))
+    assert ours.dtype == wanted.dtype and ours.shape == wanted.shape
+    assert (ours == quantize_embeddings(encoder.encode(ALL), precision=precision)).all()
+    tensor = encoder.encode(ALL, precision=precision, convert_to_tensor=True)
+    assert tensor.dtype == torch.from_numpy(wanted).dtype and (tensor.numpy() == ours).all()
+    if "binary" in precision:
+        assert (encoder.encode(ALL[1], precision=precision) == ours[1]).all()
+
+
+@pytest.mark.parametrize("texts", ["dog", ["dog"], ["dog", "", "cat"]])
+def test_texts_whose_vectors_have_no_range_to_quantise(encoder, texts) -> None:
+    with pytest.raises(InputError, match="precision='int8'"):
+        encoder.encode(texts, precision="int8", on_empty="nan")

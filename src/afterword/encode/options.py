@@ -1,20 +1,17 @@
-"""The options of `encode` under sentence-transformers' names, and the form in which vectors are returned."""
+"""The arguments of `encode` under sentence-transformers' names."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Any, TypeVar
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from ..backbone.backbone import Backbone
 from ..errors import InputError, MissingExtra
 from ..spelling import did_you_mean
-from .similarity import Array
 
 PRECISIONS = ("float32", "int8", "uint8", "binary", "ubinary")
 SENTENCES, TOKENS = "sentence_embedding", "token_embeddings"
@@ -65,45 +62,12 @@ def check_device(backbone: Backbone, device: Any) -> None:
         raise InputError(f"device={str(device)!r}: the model is on {current}; load it on that device: {load}")
 
 
-@dataclass(frozen=True)
-class Form:
-    """The form in which `encode` returns vectors.
-
-    Args:
-        output_value: "sentence_embedding", "token_embeddings", or None for both with the token ids.
-        precision: type of the components, one of `PRECISIONS`; None = "float32".
-        convert_to_numpy: return an array; else a list of tensors.
-        convert_to_tensor: return one tensor; overrides `convert_to_numpy`.
-        device: the device of that tensor.
-    """
-
-    output_value: str | None
-    precision: str | None
-    convert_to_numpy: bool
-    convert_to_tensor: bool
-    device: torch.device
-
-    def __post_init__(self) -> None:
-        if self.output_value not in (SENTENCES, TOKENS, None):
-            raise InputError(f"output_value={self.output_value!r}: choose {SENTENCES!r}, {TOKENS!r} or None; {WAY}")
-        if self.precision not in (*PRECISIONS, None):
-            raise InputError(f"precision={self.precision!r}: choose {', '.join(PRECISIONS)}")
-
-    def sentences(self, vectors: Array, single: bool) -> Any:
-        """Sentence vectors (n, D) in this form; (D,) for one string."""
-        if self.precision not in ("float32", None):
-            vectors = quantise(vectors, str(self.precision))
-        if self.convert_to_tensor:
-            tensor = torch.from_numpy(vectors).to(self.device)
-            return tensor[0] if single else tensor
-        if not self.convert_to_numpy:
-            return torch.from_numpy(vectors[0]) if single else list(torch.from_numpy(vectors))
-        return vectors[0] if single else vectors
-
-    def tokens(self, features: Sequence[Mapping[str, Tensor]], single: bool) -> Any:
-        """The results of `token_states` in this form: one tensor, or one dictionary of tensors, for each text."""
-        rows = [dict(text) if self.output_value is None else text[TOKENS] for text in features]
-        return rows[0] if single else rows
+def check_output(output_value: str | None, precision: str | None) -> None:
+    """Check the arguments of `encode` that say what it returns."""
+    if output_value not in (SENTENCES, TOKENS, None):
+        raise InputError(f"output_value={output_value!r}: choose {SENTENCES!r}, {TOKENS!r} or None; {WAY}")
+    if precision not in (*PRECISIONS, None):
+        raise InputError(f"precision={precision!r}: choose {', '.join(PRECISIONS)}")
 
 
 def quantise(vectors: Any, precision: str) -> Any:

@@ -88,11 +88,12 @@ def write_vectors(
     with torch.no_grad(), progress(total * len(methods), limits, total * len(members)) as advance:
         for first in range(0, len(texts.texts), WINDOW):
             window = texts.some(slice(first, first + WINDOW))
-            tables = [Rows(backbone, m, window, post, result) for m, result in zip(methods, results, strict=True)]
-            places = [(rows, i) for rows in tables for i in range(len(rows.method.members))]
-            _Window(backbone, members, window, limits, budget, places, truncated, advance).run()
-            for rows in tables:
-                rows.finish()
+            parts = output_arrays(backbone, members, len(window.texts), ())
+            _Window(backbone, members, window, limits, budget, parts, truncated, advance).run()
+            of_members = iter(parts)
+            for method, result in zip(methods, results, strict=True):
+                vectors = joined_rows(method, [next(of_members) for _ in method.members], post)
+                result[window.where(range(len(vectors)))] = np.repeat(vectors, list(map(len, window.rows)), axis=0)
     return max(truncated, key=lambda t: len(t.lost), default=Truncation())
 
 
@@ -123,53 +124,9 @@ def joined(method: AnyMethod, parts: Sequence[Tensor]) -> Tensor:
     return torch.cat(scaled, -1) if method.join == "concat" else sum(scaled[1:], scaled[0])
 
 
-def member_steps(method: AnyMethod, post: Sequence[Post]) -> Sequence[Post]:
-    """The steps for the vectors of each method: none in an ensemble, where `joined_rows` applies them."""
-    return () if isinstance(method, Ensemble) else post
-
-
 def joined_rows(method: AnyMethod, parts: Sequence[Array], post: Sequence[Post]) -> Array:
-    """`joined` of arrays, after some steps; a single method's array has had them."""
-    if not isinstance(method, Ensemble):
-        return parts[0]
+    """The vectors (n, D') of a method or an ensemble after some steps, from those of each of its methods (n, D_i)."""
     return after(joined(method, [torch.from_numpy(part) for part in parts]), post).numpy()
-
-
-class Rows:
-    """Writes the vectors of a window of texts to their rows of ``result``, after the steps of ``post``.
-
-    Those of an ensemble's methods are kept, and joined by `finish`.
-    """
-
-    def __init__(
-        self, backbone: Backbone, method: AnyMethod, texts: Distinct, post: Sequence[Post], result: Array
-    ) -> None:
-        self.method, self.texts, self.post, self.result = method, texts, post, result
-        several = method.members if isinstance(method, Ensemble) else ()
-        self.parts = output_arrays(backbone, several, len(texts.texts), ())
-
-    def add(self, i: int, indices: list[int], vectors: Tensor) -> None:
-        """Take the vectors (n, D_i) of the i-th method for n texts."""
-        if self.parts:
-            self.parts[i][indices] = vectors.cpu().numpy()
-        else:
-            self._write(indices, after(vectors, self.post).cpu().numpy())
-
-    def finish(self) -> None:
-        """Join and write the vectors of an ensemble's methods."""
-        if self.parts:
-            self._write(list(range(len(self.texts.texts))), joined_rows(self.method, self.parts, self.post))
-
-    def _write(self, indices: list[int], vectors: Array) -> None:
-        rows, times = self.texts.where(indices), [len(self.texts.rows[t]) for t in indices]
-        self.result[rows] = vectors if len(rows) == len(indices) else np.repeat(vectors, times, axis=0)
-
-    def leave(self, i: int, indices: Sequence[int]) -> None:
-        """Write NaN for texts that the i-th method cannot embed."""
-        if self.parts:
-            self.parts[i][indices] = np.nan
-        else:
-            self.result[self.texts.where(indices)] = np.nan
 
 
 @dataclass(frozen=True)
@@ -205,18 +162,14 @@ def shares(methods: Sequence[Method], backbone: Backbone) -> list[Share]:
 
 @dataclass
 class _Window:
-    """A window of `WINDOW` texts, which are sorted by length together.
-
-    Attributes:
-        places: for each method, the rows that its vectors go to, and its number there: in its ensemble.
-    """
+    """A window of `WINDOW` texts, sorted by length together; each method writes to its ``results`` (n, D_i)."""
 
     backbone: Backbone
     methods: Sequence[Method]
     texts: Distinct
     limits: Limits
     budget: Budget
-    places: Sequence[tuple[Rows, int]]
+    results: Sequence[Array]
     truncated: Sequence[Truncation]
     advance: Any
 
@@ -264,8 +217,7 @@ class _Window:
 
         for indices, outputs in each(writings, run, self.budget, self.backbone.device, wanted):
             for m, vector in zip(methods, outputs, strict=True):
-                rows, i = self.places[m]
-                rows.add(i, indices, vector[:, 0])
+                self.results[m][indices] = vector[:, 0].cpu().numpy()
             self.advance(len(self.texts.where(indices)) * len(methods))
 
     def _without_empty(self, methods: tuple[int, ...], writings: list[TokenizedText], wanted: list[int]) -> list[int]:
@@ -278,8 +230,7 @@ class _Window:
             what = "is blank" if is_blank(text) else "has no token that the model knows"
             raise InputError(f"text {number} {what}, {text!r:.40}: remove it, or pass on_empty='nan' for a row of NaN")
         for m in methods:
-            rows, i = self.places[m]
-            rows.leave(i, empty)
+            self.results[m][empty] = np.nan
         self.advance(len(self.texts.where(empty)) * len(methods))
         return [i for i in wanted if i not in set(empty)]
 
@@ -327,9 +278,10 @@ def weights(
     dtype = precision_of(backbone)
     views = [batch if m.layout.chunk else batch.limited(m.layout.total_copies) for m in methods]
     weighings = [
-        Weighing(m.weigh, view, _targets(backbone, m.weigh, view, words, dtype))
+        (m.weigh, view, sentence_targets(backbone, m.weigh, view, dtype) if words is None else
+         [word_targets(group, words, m.weigh.which(group), dtype) for group in view.groups])
         for m, view in zip(methods, views, strict=True)
-    ]
+    ]  # fmt: skip
     layers = frozenset(layer for m in methods for layer in m.states.layers)
     trace, rows = weigh(backbone, batch, weighings, layers, methods[0].sight, keep_mode=keep_mode)
     results = []
@@ -339,30 +291,9 @@ def weights(
     return results
 
 
-@dataclass(frozen=True)
-class Weighing:
-    """One of the weightings that are computed from the same forward.
-
-    Attributes:
-        weigh: how tokens are weighted.
-        batch: the batch, perhaps without its last copies.
-        targets: which tokens a vector stands for, for each group (G, R, n).
-    """
-
-    weigh: Weighting
-    batch: Batch
-    targets: list[Tensor]
-
-    def rows(self, tap: Tap | None) -> list[Tensor]:
-        """Token weights of each group (G, R, n); raises MethodError if a custom weighting returns another shape."""
-        weights = []
-        for i, (group, target) in enumerate(zip(self.batch.groups, self.targets, strict=True)):
-            rows = self.weigh(group, target, tap.result(i) if tap is not None else None)
-            if is_custom(type(self.weigh)) and rows.shape != target.shape:
-                name, shape = type(self.weigh).__name__, tuple(target.shape)
-                raise MethodError(f"{name} returns weights of the shape {tuple(rows.shape)}: return {shape}")
-            weights.append(rows)
-        return weights
+Weighing = tuple[Weighting, Batch, list[Tensor]]
+"""A weighting, the batch (perhaps without its last copies), and which tokens a vector stands for, for each group of the
+batch (G, R, n)."""
 
 
 def weigh(
@@ -379,24 +310,27 @@ def weigh(
     Returns:
         The hidden states; and for each weighting, its weights for each group (G, R, n).
     """
-    taps = [w.weigh.tap(w.batch.groups, w.targets, backbone.facts.layers) for w in weighings]
+    taps = [weigh.tap(view.groups, targets, backbone.facts.layers) for weigh, view, targets in weighings]
     attached = [tap for tap in taps if tap is not None]
-    weights = None if attached else [w.rows(None) for w in weighings]
     trace = backbone.forward(batch, layers, sight, attached, keep_mode=keep_mode)
-    return trace, weights or [w.rows(tap) for w, tap in zip(weighings, taps, strict=True)]
+    return trace, [_token_weights(*weighing, tap) for weighing, tap in zip(weighings, taps, strict=True)]
+
+
+def _token_weights(weigh: Weighting, batch: Batch, targets: list[Tensor], tap: Tap | None) -> list[Tensor]:
+    """Token weights of each group (G, R, n); raises MethodError if a custom weighting returns another shape."""
+    weights = []
+    for i, (group, target) in enumerate(zip(batch.groups, targets, strict=True)):
+        rows = weigh(group, target, tap.result(i) if tap is not None else None)
+        if is_custom(type(weigh)) and rows.shape != target.shape:
+            name, shape = type(weigh).__name__, tuple(target.shape)
+            raise MethodError(f"{name} returns weights of the shape {tuple(rows.shape)}: return {shape}")
+        weights.append(rows)
+    return weights
 
 
 def precision_of(backbone: Backbone) -> torch.dtype:
     """The type in which states are weighted and added: float32, or float64 for a float64 model."""
     return torch.float64 if backbone.dtype == torch.float64 else torch.float32
-
-
-def _targets(
-    backbone: Backbone, weigh: Weighting, batch: Batch, words: WordTokens | None, dtype: torch.dtype
-) -> list[Tensor]:
-    if words is not None:
-        return [word_targets(group, words, weigh.which(group), dtype) for group in batch.groups]
-    return sentence_targets(backbone, weigh, batch, dtype)
 
 
 def sentence_targets(backbone: Backbone, weigh: Weighting, batch: Batch, dtype: torch.dtype) -> list[Tensor]:

@@ -23,7 +23,7 @@ from ..text.segments import Span, TokenizedText
 from ..text.tokenizer import Spelled
 from ..text.words import Word, WordTokens, check_spans, check_words, find_tokens, split, tokens_of_spans
 from .limits import Budget, Limits, Truncation, count, each, progress
-from .sentences import WINDOW, joined_rows, member_steps, output_arrays, sentence_vectors, vectors, weights
+from .sentences import WINDOW, joined_rows, output_arrays, sentence_vectors, vectors, weights
 from .similarity import Array
 
 TEXTS = 256  # texts whose windows are sorted by length together
@@ -47,7 +47,7 @@ def word_vectors(
     """
     check_ids(texts, backbone.vocabulary_size)
     check_words(words, texts)
-    tokenizer, vocabulary, steps = backbone.tokenizer, backbone.vocabulary_size, member_steps(method, post)
+    tokenizer, vocabulary = backbone.tokenizer, backbone.vocabulary_size
     rows: list[Array] = [np.zeros((0, width_after(method.width(backbone), post)), np.float32)] * len(texts)
     truncated = [Truncation(unknown_id=tokenizer.unknown_id) for _ in method.members]
     budget = limits.budget(backbone.device)
@@ -62,7 +62,7 @@ def word_vectors(
                 counted.note(writings, limits, named)
                 advance(sum(not asked for asked in here))
                 parts.append(dict[int, Array]())
-                for i, vector in vectors_of_tokens(backbone, member, writings, tokens, budget, steps):
+                for i, vector in vectors_of_tokens(backbone, member, writings, tokens, budget):
                     parts[-1][i] = vector
                     advance(1)
             for i in parts[0]:
@@ -77,15 +77,13 @@ def copy_of(method: Method) -> int:
 
 
 def vectors_of_tokens(
-    backbone: Backbone, method: Method, writings: Sequence[TokenizedText], tokens: WordTokens, budget: Budget,
-    post: Sequence[Post],
-) -> Iterator[tuple[int, Array]]:  # fmt: skip
-    """Vectors (R, D') of the R words, by their tokens, of each tokenized text that has any; with the text's index."""
+    backbone: Backbone, method: Method, writings: Sequence[TokenizedText], tokens: WordTokens, budget: Budget
+) -> Iterator[tuple[int, Array]]:
+    """Vectors (R, D) of the R words, by their tokens, of each tokenized text that has any; with the text's index."""
 
     def run(batch: Batch, indices: list[int]) -> list[Array]:
-        raw = vectors(backbone, [method], batch, [tokens[i] for i in indices])[0]
-        done = [after(vector[: len(tokens[i])], post) for i, vector in zip(indices, raw, strict=True)]
-        return [vector.cpu().numpy() for vector in done]
+        (rows,) = vectors(backbone, [method], batch, [tokens[i] for i in indices])
+        return [row[: len(tokens[i])].cpu().numpy() for i, row in zip(indices, rows, strict=True)]
 
     wanted = [i for i, words in enumerate(tokens) if words]
     for indices, outputs in each(writings, run, budget, backbone.device, wanted):
@@ -173,23 +171,21 @@ class Chunker:
             for t, text in enumerate(texts)
         ]
 
-    def alone(self, texts: Sequence[Text], spans: list[list[Span]], post: Sequence[Post]) -> list[Array]:
+    def alone(self, texts: Sequence[Text], spans: list[list[Span]]) -> list[Array]:
         """Vectors of chunks that are embedded by themselves, without the blanks around them."""
         parts = [text[a:b] for text, of_text in zip(texts, spans, strict=True) for a, b in of_text]
         parts = [part.strip() if isinstance(part, str) else part for part in parts]
-        (rows,) = sentence_vectors(self.backbone, [self.method], parts, self.limits, post)
+        (rows,) = sentence_vectors(self.backbone, [self.method], parts, self.limits)
         ends = accumulate(map(len, spans))
         return [rows[end - len(of_text) : end] for of_text, end in zip(spans, ends, strict=True)]
 
-    def late(
-        self, texts: Sequence[Text], spans: list[list[Span]], post: Sequence[Post], overlap: int | None
-    ) -> list[Array]:
+    def late(self, texts: Sequence[Text], spans: list[list[Span]], overlap: int | None) -> list[Array]:
         """Vectors of chunks in the context of their text; arguments and errors are those of `Encoder.encode_chunks`."""
         self._warn_of_causal()
         overlap = (self.room or 0) // 2 if overlap is None else overlap
         if self.room is not None and not 0 <= overlap < self.room:
             raise InputError(f"overlap={overlap}: a window holds {self.room} tokens, pass 0 to {self.room - 1}")
-        rows = [output_arrays(self.backbone, [self.method], len(of_text), post)[0] for of_text in spans]
+        rows = [output_arrays(self.backbone, [self.method], len(of_text), ())[0] for of_text in spans]
         unknown = Truncation(unknown_id=self.backbone.tokenizer.unknown_id)
         with progress(len(texts), self.limits) as advance:
             for first in range(0, len(texts), TEXTS):
@@ -202,7 +198,7 @@ class Chunker:
                 ]
                 windows, tokens = [part[0] for part in parts], [part[1] for part in parts]
                 budget = self.limits.budget(self.backbone.device)
-                for i, vector in vectors_of_tokens(self.backbone, self.method, windows, tokens, budget, post):
+                for i, vector in vectors_of_tokens(self.backbone, self.method, windows, tokens, budget):
                     rows[parts[i][2]][parts[i][3]] = vector
                 advance(len(written))
         unknown.warn(self.limits)

@@ -20,7 +20,7 @@ from torch.nn.functional import normalize
 
 from ..backbone.backbone import Backbone
 from ..encode.limits import Budget, Limits, Truncation
-from ..encode.sentences import Weighing, precision_of, sentence_targets, weigh
+from ..encode.sentences import precision_of, sentence_targets, weigh
 from ..errors import AfterwordError, InputError
 from ..methods import Method, tfidf
 from ..methods.frequency import ByToken, tf_idf
@@ -102,7 +102,7 @@ def read(backbone: Backbone, families: Sequence[Family], batch: Batch) -> list[R
     dtype = precision_of(backbone)
     views = [batch.limited(family.first.layout.total_copies) for family in families]
     weighings = [
-        [Weighing(weigh, view, sentence_targets(backbone, weigh, view, dtype)) for weigh in family.weigh]
+        [(weighting, view, sentence_targets(backbone, weighting, view, dtype)) for weighting in family.weigh]
         for family, view in zip(families, views, strict=True)
     ]
     layers = [family.layers for family in families]
