@@ -3,14 +3,12 @@
 import csv
 import json
 import signal
-import time
 from pathlib import Path
-from random import Random
 
 import numpy as np
 import pytest
 from tests.adapters.test_sentence_transformers_model import glove
-from tests.cli.conftest import Run, command
+from tests.cli.conftest import Run
 from tests.killed import forked
 from tests.tiny import tiny
 
@@ -59,7 +57,7 @@ def test_a_run(run: Run, model: Path, tmp_path: Path):
     assert (again.code, again.err) == (0, "") and "classical" in again.out
 
 
-def test_one_missing_file_is_told_and_the_rest_is_there(run: Run, model: Path, tmp_path: Path):
+def test_a_missing_file_does_not_stop_the_other_tasks(run: Run, model: Path, tmp_path: Path):
     mine = write_pairs(tmp_path / "mine.jsonl", 30)
     ended = run(
         "evaluate", "-m", model, "--data", tmp_path, "--out", tmp_path / "out", "--method", "classical",
@@ -70,33 +68,24 @@ def test_one_missing_file_is_told_and_the_rest_is_there(run: Run, model: Path, t
     assert ended.last == f"1 task could not be run; the rest is in {tmp_path / 'out'}"
 
 
-def test_results_of_one_encoder_are_not_mixed_with_anothers(run: Run, model: Path, tmp_path: Path):
-    """N1: another length, or another model of the same folder name, is refused before it runs."""
+def test_results_of_a_different_encoder_are_refused_or_replaced(run: Run, model: Path, tmp_path: Path):
     mine, other = write_pairs(tmp_path / "mine.jsonl", 30), write_pairs(tmp_path / "other.jsonl", 30, seed=1)
-    spec = ("evaluate", "--out", tmp_path / "out", "--method", "classical")
-    assert run(*spec, "-m", model, "--tasks", mine).code == 0
-    before = {p: p.read_bytes() for p in (tmp_path / "out").rglob("*.*") if p.is_file()}
-    short = run(*spec, "-m", model, "--tasks", other, "--max-length", 6)
-    assert short.code == 2 and len(short.err.splitlines()) == 1 and "mine.json" in short.last
-    assert "--name" in short.last and "--overwrite" in short.last
-    namesake = run(*spec, "-m", tiny("gpt2", tmp_path / "tiny-gpt2", seed=1), "--tasks", other)
-    assert namesake.code == 2 and "mine.json" in namesake.last
-    assert {p: p.read_bytes() for p in (tmp_path / "out").rglob("*.*") if p.is_file()} == before
-    (tmp_path / "out" / "tiny-gpt2" / "classical" / "bad.json").write_text("{}")
-    ended = run(*spec, "-m", model, "--tasks", other, "--max-length", 6, "--name", "short")
-    assert ended.code == 0 and "bad.json" in ended.err
-    assert "| short classical" in (tmp_path / "out" / "results.md").read_text()
-    assert run(*spec, "-m", model, "--tasks", other, "--max-length", 6, "--overwrite").code == 0
-    assert not (tmp_path / "out" / "tiny-gpt2" / "classical" / "mine.json").exists()
+    out = tmp_path / "out"
+    spec = ("evaluate", "--out", out, "--method", "classical", "-m", model)
+    assert run(*spec, "--tasks", mine).code == 0
+    before = {p: p.read_bytes() for p in out.rglob("*.*") if p.is_file()}
+    short = (*spec, "--tasks", other, "--max-length", 6)
+    refused = run(*short)
+    assert refused.code == 2 and len(refused.err.splitlines()) == 1
+    assert all(value in refused.last for value in ("mine.json", "--name", "--overwrite"))
+    assert {p: p.read_bytes() for p in out.rglob("*.*") if p.is_file()} == before
+    assert run(*short, "--name", "short").code == 0
+    assert "| short classical" in (out / "results.md").read_text()
+    assert run(*short, "--overwrite").code == 0
+    assert not (out / "tiny-gpt2" / "classical" / "mine.json").exists()
 
 
-def test_methods_of_one_name_are_refused(run: Run, tmp_path: Path):
-    mine = write_pairs(tmp_path / "p.jsonl", 3)
-    ended = run("evaluate", "-m", "x", "--tasks", mine, "--method", "@a/m.json", "--method", "@b/m.json")
-    assert ended.code == 2 and "@a/m.json" in ended.last and "--method" in ended.last
-
-
-def test_the_similarities_of_hidden_labels_lie_beside_the_results(run: Run, tmp_path: Path):
+def test_hidden_labels_give_a_submission_next_to_the_results(run: Run, tmp_path: Path):
     (tmp_path / "en" / "csts").mkdir(parents=True)
     rows = ["sentence1,sentence2,condition,label", "a red car,a red bus,the colour,-1", "a dog,a cat,the animal,-1"]
     (tmp_path / "en" / "csts" / "csts_test.csv").write_text("\n".join(rows))
@@ -113,22 +102,18 @@ def test_the_similarities_of_hidden_labels_lie_beside_the_results(run: Run, tmp_
 def test_fitting(run: Run, model: Path, tmp_path: Path):
     mine = write_pairs(tmp_path / "mine.jsonl", 40)
     (tmp_path / "texts.txt").write_text("\n".join(f"a {w} and the {v}" for w in WORDS for v in WORDS) + "\n\n")
-    spec = ("evaluate", "-m", model, "--data", tmp_path, "--tasks", mine)
-    spec = (*spec, "--method", "classical", "--method", "tfidf", "--post", "whiten:dimensions=4")
-    unfitted = run(*spec)
-    assert unfitted.code == 2 and "--fit" in unfitted.last
-    scores = {}
+    spec = ("evaluate", "-m", model, "--tasks", mine, "--method", "tfidf", "--post", "whiten:dimensions=4")
+    scores = set()
     for fit in (tmp_path / "texts.txt", "target"):
         out = tmp_path / f"out-{Path(fit).name}"
-        ended = run(*spec, "--fit", fit, "--out", out)
-        found = out / "tiny-gpt2" / "tfidf+whiten-dimensions=4" / "mine.json"
-        assert ended.code == 0
-        scores[str(fit)] = json.loads(found.read_text())["scores"]["test"][0]["main_score"]
-    assert len(set(scores.values())) == 2
-    mixed = run(*spec, "--fit", "target", "--out", tmp_path / "out-texts.txt")
-    assert mixed.code == 2 and "mine.json" in mixed.last
+        assert run(*spec, "--fit", fit, "--out", out).code == 0
+        result = json.loads((out / "tiny-gpt2" / "tfidf+whiten-dimensions=4" / "mine.json").read_text())
+        scores.add(result["scores"]["test"][0]["main_score"])
+    assert len(scores) == 2
     (tmp_path / "none.txt").write_text("\n \n")
-    assert "holds no texts to fit on" in run(*spec, "--fit", tmp_path / "none.txt").last
+    for words, value in (((), "--fit"), (("--fit", tmp_path / "none.txt"), "none.txt")):
+        ended = run(*spec, *words)
+        assert ended.code == 2 and value in ended.last
 
 
 def test_what_sentence_transformers_runs(run: Run, tmp_path: Path):
@@ -142,7 +127,6 @@ def test_what_sentence_transformers_runs(run: Run, tmp_path: Path):
     wanted = Pairs("mine", "mine").run(SentenceTransformer(str(folder), device="cpu"), Folder(tmp_path)).main
     told = json.loads((tmp_path / "out" / "glove" / "sentence-transformers" / "mine.json").read_text())
     assert told["scores"]["test"][0]["main_score"] == pytest.approx(wanted, abs=1e-6)
-    assert run(*spec, "--sentence-transformer", folder).err == ""
     both = run(*spec, "--sentence-transformer", folder, "-m", folder)
     assert both.code == 2 and "--sentence-transformer" in both.last
 
@@ -158,7 +142,7 @@ def test_what_is_wrong_is_one_line_before_a_model_is_loaded(run: Run):
         assert ended.code == 2 and len(ended.err.splitlines()) == 1, words
 
 
-def test_a_run_that_was_killed_between_two_results_goes_on(run: Run, model: Path, tmp_path: Path):
+def test_a_killed_run_resumes(run: Run, model: Path, tmp_path: Path):
     tasks = ",".join(str(write_pairs(tmp_path / f"t{i}.jsonl", 20, i)) for i in range(3))
     spec = ["evaluate", "-m", model, "--data", tmp_path, "--tasks", tasks, "--method", "classical", "--method", "reba"]
     code, calls = forked([*spec, "--out", tmp_path / "whole"], tmp_path / "log")
@@ -168,34 +152,6 @@ def test_a_run_that_was_killed_between_two_results_goes_on(run: Run, model: Path
     assert code == -signal.SIGKILL and len(list((tmp_path / "killed").glob("*/*/*.json"))) == 3
     assert run(*spec, "--out", tmp_path / "killed").code == 0
     assert tree(tmp_path / "killed") == tree(tmp_path / "whole") and len(tree(tmp_path / "whole")) == 6
-
-
-@pytest.mark.soak
-def test_a_run_that_is_killed_anywhere_goes_on_to_the_same_results(
-    chance: Random, run: Run, model: Path, tmp_path: Path
-):
-    kills = 9
-    tasks = ",".join(str(write_pairs(tmp_path / f"t{i}.jsonl", 40 if i == 0 else 150, i)) for i in range(4))
-    spec = ["evaluate", "-m", model, "--data", tmp_path, "--tasks", tasks]
-    spec += ["--method", "classical", "--method", "reba", "--method", "echo:pool=last"]
-    folder = tmp_path / "killed" / "tiny-gpt2"
-    for at in sorted(chance.randrange(1, 11) for _ in range(kills)):
-        process, started = command(*spec, "--out", tmp_path / "killed"), time.monotonic()
-        while len(list(folder.glob("*/*.json"))) < at:
-            assert process.poll() is None and time.monotonic() - started < 120, "ended before it was killed"
-            time.sleep(0.005)
-        process.send_signal(signal.SIGKILL)
-        process.communicate()
-        assert process.returncode == -signal.SIGKILL
-    kept = tree(tmp_path / "killed")
-    assert at <= len([n for n in kept if n.endswith(".json")]) < 12
-    times = {p: p.stat().st_mtime_ns for p in folder.glob("*/t0.json")}
-    resumed = run(*spec, "--out", tmp_path / "killed")
-    whole = run(*spec, "--out", tmp_path / "whole")
-    assert (resumed.code, whole.code) == (0, 0) and resumed.out == whole.out
-    assert tree(tmp_path / "killed") == tree(tmp_path / "whole") and len(tree(tmp_path / "whole")) == 12
-    assert {p: p.stat().st_mtime_ns for p in times} == times, "a finished task was run again"
-    assert not [p for p in (tmp_path / "killed").rglob("*") if p.suffix in (".writing", ".partial")]
 
 
 def tree(folder: Path) -> dict[str, bytes]:

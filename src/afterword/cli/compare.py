@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Argument, Option
 
 from .console import say
 from .tables import laid_out, paragraph, terminal
@@ -24,29 +25,18 @@ COLUMNS = ("kind", "name", "against", "table", "task", "metric", "value", "low",
 
 
 def compare(
-    results: Annotated[
-        list[Path] | None,
-        typer.Argument(metavar="RESULTS", help="Folders of results from `afterword evaluate`, or folders in them."),
-    ] = None,
-    baseline: Annotated[
-        str | None,
-        typer.Option("--baseline", metavar="NAME", help="Compare all others with this one. Default: the first."),
-    ] = None,
-    published: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--published", metavar="TABLE",
-            help="Add this table of a paper (see --list), all its rows; or all: every table that your results have a "
-            "place in. Without results: the papers' tables alone.",
-        ),
-    ] = None,
-    draws: Annotated[
-        int, typer.Option("--draws", min=0, metavar="N", help="Bootstrap samples for each interval; 0 = no intervals.")
-    ] = 1000,
-    csv_file: Annotated[
-        Path | None, typer.Option("--csv", metavar="FILE", help="Write differences and published scores to this file.")
-    ] = None,
-    list_tables: Annotated[bool, typer.Option("--list", help="List the published tables and end.")] = False,
+    results: Annotated[list[Path] | None, Argument(metavar="RESULTS",
+        help="Folders of results from `afterword evaluate`, or folders in them.")] = None,
+    baseline: Annotated[str | None, Option(metavar="NAME",
+        help="Compare all others with this one. Default: the first.")] = None,
+    published: Annotated[list[str] | None, Option(metavar="TABLE",
+        help="Add this table of a paper (see --list), all its rows; or all: every table that your results have a "
+        "place in. Without results: the papers' tables alone.")] = None,
+    draws: Annotated[int, Option(min=0, metavar="N",
+        help="Bootstrap samples for each interval; 0 = no intervals.")] = 1000,
+    csv_file: Annotated[Path | None, Option("--csv", metavar="FILE",
+        help="Write differences and published scores to this file.")] = None,
+    list_tables: Annotated[bool, Option("--list", help="List the published tables and end.")] = False,
 ) -> int:  # fmt: skip
     """Compare results with each other and with those of the papers.
 
@@ -142,23 +132,20 @@ def as_csv(comparisons: Sequence[Comparison], theirs: Sequence[Published]) -> st
     out = StringIO()
     writer = csv.DictWriter(out, COLUMNS, restval="", lineterminator="\n")
     writer.writeheader()
-    writer.writerows(_csv_lines(comparisons, theirs))
-    return out.getvalue()
-
-
-def _csv_lines(comparisons: Sequence[Comparison], theirs: Sequence[Published]) -> Iterator[dict[str, object]]:
     for c in comparisons:
         for d in c.differences:
-            yield {
+            writer.writerow({
                 "kind": "difference", "name": c.second, "against": c.first, "table": d.kind.group, "task": d.task,
                 "metric": d.kind.metric, "value": d.value, "low": d.interval[0], "high": d.interval[1], "notes": d.note,
-            }  # fmt: skip
+            })  # fmt: skip
     for table in theirs:
+        percent = 100 / table.scale
         for line in table.rows:
             for column, score, deviation in zip(table.columns, line.scores, line.deviations, strict=True):
-                yield {
+                writer.writerow({
                     "kind": "published", "name": line.name, "table": table.id, "task": column.heading,
-                    "metric": column.metric, "value": "" if score is None else score * 100 / table.scale,
-                    "deviation": "" if deviation is None else deviation * 100 / table.scale,
+                    "metric": column.metric, "value": "" if score is None else score * percent,
+                    "deviation": "" if deviation is None else deviation * percent,
                     "source": line.source or table.paper,
-                }  # fmt: skip
+                })  # fmt: skip
+    return out.getvalue()

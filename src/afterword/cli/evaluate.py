@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -11,65 +11,56 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import typer
+from typer import Option
 
 from ..errors import plural
 from . import options as o
 from .console import REJECTED, Bar, ending, interruptible, say
 from .embed import check_fit, fit_texts
-from .option_groups import Model, check_device
+from .option_groups import Model, check_device, distinct, numbers
 from .tables import laid_out, terminal
 
 if TYPE_CHECKING:
-    from ..methods import AnyMethod
-    from ..post import Post
     from ..tasks.results import Result
-    from ..tasks.runner import Candidate, Evaluation, Failure, Fitting
-    from ..tasks.task import Task
+    from ..tasks.runner import Candidate, Evaluation, Failure
 
 
 @dataclass(frozen=True)
 class Encoders(Model):
     """The model, and the encoders that are made of it."""
 
-    model: Annotated[
-        str, typer.Option("-m", "--model", metavar="MODEL", help="A folder, or a model on the Hugging Face Hub.")
-    ] = ""
-    sentence_transformer: Annotated[
-        Path | None,
-        typer.Option("--sentence-transformer", metavar="FOLDER",
-        help="Instead of --model: a folder whose model sentence-transformers runs itself, such as GloVe."),
-    ] = None  # fmt: skip
+    # fmt: off
+    model: Annotated[str, Option("-m", "--model", metavar="MODEL",
+        help="A folder, or a model on the Hugging Face Hub.")] = ""
+    sentence_transformer: Annotated[Path | None, Option(metavar="FOLDER",
+        help="Instead of --model: a folder whose model sentence-transformers runs itself, such as GloVe.")] = None
     method: o.Methods = None
-    post: Annotated[
-        list[str] | None,
-        typer.Option("--post", metavar="STEPS",
+    post: Annotated[list[str] | None, Option(metavar="STEPS",
         help="Post-processing steps to apply to every method's vectors: none, normalise, "
-        "whiten:dimensions=256+normalise, ... May be repeated. Default: none."),
-    ] = None  # fmt: skip
-    fit: Annotated[
-        str | None,
-        typer.Option("--fit", metavar="FILE",
+        "whiten:dimensions=256+normalise, ... May be repeated. Default: none.")] = None
+    fit: Annotated[str | None, Option(metavar="FILE",
         help="Fit whitening, TF-IDF and other fitted parts on the texts of this file; or target, for each task's "
-        "sentences, each once, without their labels."),
-    ] = None  # fmt: skip
+        "sentences, each once, without their labels.")] = None
     batch_tokens: o.BatchTokens = None
+    # fmt: on
 
-    def methods(self) -> dict[str, AnyMethod]:
-        """The methods by their names in results."""
-        from ..methods.serialize import parse_method
-
-        specs = {spelling(spec): spec for spec in self.method or ()}
-        if hidden := set(self.method or ()) - set(specs.values()):
-            raise typer.BadParameter(f"{min(hidden)}: another file has this name: rename one", param_hint="--method")
-        return {name: parse_method(spec) for name, spec in specs.items()}
-
-    def candidates(
-        self, methods: Mapping[str, AnyMethod], posts: Mapping[str, tuple[Post, ...]], fitting: Fitting | None
-    ) -> list[Candidate]:
-        """Load the model: one candidate for each method and list of steps; without methods, for the model's."""
+    def candidates(self) -> list[Candidate]:
+        """Load the model: one candidate for each method, or for the model's, and each list of steps."""
+        if bool(self.model) == bool(self.sentence_transformer):
+            raise typer.BadParameter("pass --model or --sentence-transformer", param_hint="--model")
+        if self.sentence_transformer and self.method:
+            raise typer.BadParameter("has no effect on --sentence-transformer", param_hint="--method")
         from ..methods import classical
-        from ..tasks.runner import candidates, candidates_of
+        from ..methods.serialize import parse_method
+        from ..post import parse_post
+        from ..tasks.runner import Fitting, candidates, candidates_of
 
+        methods = {name: parse_method(spec) for spec, name in distinct(self.method or (), spelling).items()}
+        posts = {spec: parse_post(spec) for spec in self.post or ["none"]}
+        check_fit(self.fit, methods.values(), [step for steps in posts.values() for step in steps])
+        fitting = None
+        if self.fit is not None:
+            fitting = Fitting() if self.fit == "target" else Fitting(fit_texts(Path(self.fit)))
         if self.sentence_transformer is not None:
             from ..adapters.sentence_transformers_model import SentenceTransformerModel
 
@@ -86,40 +77,30 @@ class Encoders(Model):
 class Results:
     """What the encoders are evaluated on, and where results are kept."""
 
+    # fmt: off
     title: ClassVar = "Tasks and results"
-    tasks: Annotated[
-        list[str] | None,
-        typer.Option("--tasks", metavar="TASKS",
+    tasks: Annotated[list[str] | None, Option(metavar="TASKS",
         help="Tasks to run, separated by commas: groups or names (see --list), or .jsonl, .csv, .tsv or .parquet files "
         "of scored pairs. cmteb is C-MTEB on mteb's data, mteb:NAME any task of mteb. NAME:option=value sets an option "
-        "of a task. May be repeated."),
-    ] = None  # fmt: skip
-    data: Annotated[
-        str | None,
-        typer.Option("--data", metavar="DIR",
-        help="Folder of the data sets; or hub, to download them. The error about a missing file names it."),
-    ] = None  # fmt: skip
-    out: Annotated[
-        Path, typer.Option("--out", metavar="DIR", help="Folder for the results. Tasks with results are skipped.")
-    ] = Path("results")
-    name: Annotated[
-        str | None, typer.Option("--name", metavar="NAME", help="Name of the model in results. Default: its folder's.")
-    ] = None
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Delete results of a different encoder under the same name.")
-    ] = False
-    seeds: Annotated[
-        str,
-        typer.Option("--seeds", metavar="N,N",
-        help="Random seeds of folds, classifiers and clusterings. With several, results are mean ± deviation."),
-    ] = "0"  # fmt: skip
+        "of a task. May be repeated.")] = None
+    data: Annotated[str | None, Option(metavar="DIR",
+        help="Folder of the data sets; or hub, to download them. The error about a missing file names it.")] = None
+    out: Annotated[Path, Option(metavar="DIR",
+        help="Folder for the results. Tasks with results are skipped.")] = Path("results")
+    name: Annotated[str | None, Option(metavar="NAME",
+        help="Name of the model in results. Default: its folder's.")] = None
+    overwrite: Annotated[bool, Option("--overwrite",
+        help="Delete results of a different encoder under the same name.")] = False
+    seeds: Annotated[str, Option(metavar="N,N",
+        help="Random seeds of folds, classifiers and clusterings. With several, results are mean ± deviation.")] = "0"
+    # fmt: on
 
 
 def evaluate(
     *,
     encoders: Encoders,
     results: Results,
-    list_tasks: Annotated[bool, typer.Option("--list", help="List the tasks and end.")] = False,
+    list_tasks: Annotated[bool, Option("--list", help="List the tasks and end.")] = False,
     progress: o.Progress = None,
 ) -> int:
     """Evaluate a model with several methods on tasks.
@@ -136,21 +117,12 @@ def evaluate(
         return 0
     if not results.tasks:
         raise typer.BadParameter("pass a task or a group that --list shows, or a file of pairs", param_hint="--tasks")
-    if bool(encoders.model) == bool(encoders.sentence_transformer):
-        raise typer.BadParameter("pass --model or --sentence-transformer", param_hint="--model")
-    if encoders.sentence_transformer and encoders.method:
-        raise typer.BadParameter("has no effect on --sentence-transformer", param_hint="--method")
+    seeds = numbers(results.seeds, "--seeds")
+    from ..adapters.mteb import mteb_task
     from ..tasks.catalogue import jobs
+    from ..tasks.runner import Evaluation, file_name
 
-    runs, seeds = jobs(results.tasks, results.data, mteb_task), read_seeds(results.seeds)
-    from ..post import parse_post
-    from ..tasks.runner import Evaluation, Fitting, file_name
-
-    methods, fitting = encoders.methods(), None
-    if encoders.fit is not None:
-        fitting = Fitting() if encoders.fit == "target" else Fitting(fit_texts(Path(encoders.fit)))
-    posts = {spec: parse_post(spec) for spec in encoders.post or ["none"]}
-    check_fit(encoders.fit, methods.values(), [step for steps in posts.values() for step in steps])
+    runs = jobs(results.tasks, results.data, mteb_task)
     title, out = results.name or title_of(str(encoders.sentence_transformer or encoders.model)), results.out
 
     @contextmanager
@@ -164,20 +136,13 @@ def evaluate(
     def say_failure(failure: Failure) -> None:
         say(": ".join(filter(None, [failure.task, failure.candidate, ending(failure.error)[0]])))
 
-    members = encoders.candidates(methods, posts, fitting)
     evaluation = Evaluation(
-        members, out / file_name(title), {"model": title}, seeds, results.overwrite, bar, say_result, say_failure
-    )
+        encoders.candidates(), out / file_name(title), {"model": title}, seeds, results.overwrite,
+        bar, say_result, say_failure,
+    )  # fmt: skip
     with interruptible(lambda: f"{plural(len(evaluation.results), 'result')} kept in {out}: run it again to continue"):
         evaluation.run(runs)
     return report(evaluation, out)
-
-
-def mteb_task(name: str) -> Task:
-    """A task of mteb, whose library is imported only for it."""
-    from ..adapters.mteb import mteb_task
-
-    return mteb_task(name)
 
 
 def listed() -> str:
@@ -194,14 +159,6 @@ def spelling(spec: str) -> str:
         return spec
     file, _, name = spec[1:].rpartition(".py:")
     return f"{Path(file).name}:{name}" if file else Path(spec[1:]).stem
-
-
-def read_seeds(spelled: str) -> tuple[int, ...]:
-    """Seeds from text, separated by commas."""
-    parts = [part.strip() for part in spelled.split(",")]
-    if not all(part.isdecimal() for part in parts):
-        raise typer.BadParameter(f"{spelled!r}: write whole numbers, as in 0,1,2", param_hint="--seeds")
-    return tuple(dict.fromkeys(map(int, parts)))
 
 
 def report(evaluation: Evaluation, out: Path) -> int:
