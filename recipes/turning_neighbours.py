@@ -67,7 +67,7 @@ def main() -> None:
     encoder = Encoder.load(args.model, bellm())
     (curve,) = degradation(encoder, read_pairs(args.data / "en/sts/stsb.dev.jsonl.gz"), [bellm()])
     if curve.turning is None:
-        raise SystemExit(f"{args.model} has no turning point: {curve.note}")
+        raise SystemExit(f"{args.model} has no turning point: its curve is undefined")
     layers = encoder.backbone.facts.layers
     kept = layers - curve.turning.last
     print(f"turning point: {kept} of {layers} layers", flush=True)

@@ -87,7 +87,7 @@ def _one_thread(request: pytest.FixtureRequest) -> Iterator[None]:
     """One thread, whatever the test before has set; a test that wants two calls torch.set_num_threads(2)."""
     import torch
 
-    begin_test(request.node.nodeid, request.node.get_closest_marker("draws_losses") is not None)
+    begin_test(request.node.nodeid)
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(1)

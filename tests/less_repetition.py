@@ -1,9 +1,8 @@
-"""What makes `make test` quick without losing a law: nothing that was checked a moment ago is checked again.
+"""Make the tests quick without losing a law: what was checked a moment ago is not checked again.
 
-The shapes of each checked function are checked in its first call of every test file, and in every hundredth one after
-that. The self-check runs once for a model: for the same class, configuration, weights and tokenizer, a later load in
-this process takes over what it found; the tests of the self-check itself always run it. A training draws its losses in
-the tests that are marked `draws_losses`. AFTERWORD_CHECK_ALL=1 does everything each time, and `make soak` sets it.
+Shapes are checked in a function's first call in each test file, and in every hundredth call after it. The self-check
+runs once for each model: later loads of the same class, configuration, weights and tokenizer reuse its result, except
+in the tests of the self-check. AFTERWORD_CHECK_ALL=1 checks everything each time, and `make soak` sets it.
 """
 
 from __future__ import annotations
@@ -11,33 +10,26 @@ from __future__ import annotations
 import functools
 import json
 import os
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import jaxtyping
 
-LATER = 100
-"""The first call of a function in a test file has its shapes checked, and each of so many later ones."""
-
+INTERVAL = 100  # number of calls of a function from one check of its shapes to the next
 ALL = os.environ.get("AFTERWORD_CHECK_ALL", "0") != "0"
 
-_begun: list[str] = [""]
+_file: list[str] = [""]
 
 
-def begin_test(name: str, draws_losses: bool) -> None:
-    """Called before each test: in a new file, first calls are checked; a training draws its losses, or does not."""
-    _begun[0] = name.split("::", maxsplit=1)[0]
-    if (run := sys.modules.get("afterword.train.run")) is not None:
-        from afterword.papers.figure import draw_losses
-
-        run.draw_losses = draw_losses if draws_losses or ALL else lambda *_: None  # type: ignore[attr-defined]
+def begin_test(name: str) -> None:
+    """Called before each test: in a new file, the first call of each function is checked again."""
+    _file[0] = name.split("::", maxsplit=1)[0]
 
 
 @contextmanager
 def sampled() -> Iterator[None]:
-    """Modules that are imported in here check shapes as a sample, not at each call."""
+    """Modules that are imported in this context check the shapes of a sample of calls."""
     every = jaxtyping.jaxtyped
     if not ALL:
         jaxtyping.jaxtyped = _sampled(every)  # type: ignore[assignment]
@@ -51,11 +43,11 @@ def _sampled(every: Callable[..., Any]) -> Callable[..., Any]:
     def jaxtyped(*, typechecker: Any) -> Callable[[Any], Any]:
         def decorate(function: Any) -> Any:
             if isinstance(function, type):
-                plain = function.__init__  # type: ignore[misc]
-                whole = every(typechecker=typechecker)(function)
-                if whole.__init__ is not plain:
-                    whole.__init__ = sometimes(whole.__init__, plain)
-                return whole
+                unchecked = function.__init__  # type: ignore[misc]
+                checked_class = every(typechecker=typechecker)(function)
+                if checked_class.__init__ is not unchecked:
+                    checked_class.__init__ = sometimes(checked_class.__init__, unchecked)
+                return checked_class
             checked = every(typechecker=typechecker)(function)
             if not callable(function) or isinstance(function, staticmethod | classmethod | property):
                 return checked
@@ -69,8 +61,8 @@ def _sampled(every: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
             nonlocal calls, last
-            calls, last = (calls + 1 if last == _begun[0] else 1), _begun[0]
-            return (checked if calls % LATER == 1 else function)(*args, **kwargs)
+            calls, last = (calls + 1 if last == _file[0] else 1), _file[0]
+            return (checked if calls % INTERVAL == 1 else function)(*args, **kwargs)
 
         return call
 
@@ -78,7 +70,7 @@ def _sampled(every: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def remember_self_checks() -> None:
-    """A model that is loaded a second time takes over what its first self-check found out."""
+    """Reuse the result of a model's first self-check when it is loaded again."""
     if ALL:
         return
     from afterword.backbone import loading
@@ -90,7 +82,7 @@ def remember_self_checks() -> None:
     check = loading.check
 
     def remembered(model: Any, tokenizer: Any) -> Backbone:
-        if quantised(model) or "test_self_check" in _begun[0]:
+        if quantised(model) or "test_self_check" in _file[0]:
             return check(model, tokenizer)
         config = {k: v for k, v in model.config.to_dict().items() if k not in ("_name_or_path", "_commit_hash")}
         named = [type(model).__qualname__, config, weights_digest(model).hex()]

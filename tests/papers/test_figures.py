@@ -1,6 +1,5 @@
 """Figures: files of each kind, in light and dark, labelled, readable in grey; and what each one shows."""
 
-import json
 import math
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,12 +16,11 @@ from tests.papers.drawn import drawn
 from afterword.papers import attention, dependency, importance, isotropy, lengths, turning
 from afterword.papers.attention import AttentionMatrix
 from afterword.papers.dependency import Dependency
-from afterword.papers.figure import DARK, LIGHT, draw, draw_losses, text_on
+from afterword.papers.figure import DARK, LIGHT, draw, text_on
 from afterword.papers.importance import Impact
 from afterword.papers.isotropy import Isotropy
 from afterword.papers.lengths import Lengths
 from afterword.papers.turning import Curve, turning_point
-from afterword.train.trainer import SCORE
 
 HOSTILE = "a$\\frac{1$ <b>&\x1b[31m\n\u202eb|\ud800"
 SHOWN = "a$\\frac{1$ <b>& [31m b|"
@@ -125,16 +123,3 @@ def test_only_a_fall_has_a_ring_and_it_is_grey_where_few_resamples_agree(tmp_pat
         draw(tmp_path / "a.svg", partial(turning.plot, curves=curves))
         (ring,) = (tmp_path / "a.svg").read_text().split('<g id="turning-point">')[1:]
         assert colour in ring.split("</g>")[0]
-
-
-def test_losses_and_dev_scores_of_a_run(tmp_path: Path):
-    scored = [{SCORE: 0.67, "step": 2}, {SCORE: None, "step": 3}]
-    for rows, labels in (
-        ([{"loss": 3.0 - i, "step": i + 1} for i in range(3)], {"loss", "step"}),
-        ([{"loss": 3.0, "step": 1}, *scored], {"dev score", "Spearman"}),
-        ([], {"my run"}),
-    ):
-        (tmp_path / "loss.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-        draw_losses(tmp_path / "loss.jsonl", tmp_path / "a.svg", SCORE, "my run")
-        assert labels | {"my run"} <= set(drawn(tmp_path / "a.svg"))
-        assert (tmp_path / "a.svg").read_text().count('id="best"') == ("dev score" in labels)

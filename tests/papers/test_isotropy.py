@@ -37,7 +37,7 @@ def test_an_encoder_has_the_numbers_of_its_vectors():
     assert math.isnan(without.alignment) and without.to_json()["alignment"] is None and without.positives == 0
 
 
-@pytest.mark.parametrize("block", [1, 4, 22, 23, 1024])
+@pytest.mark.parametrize("block", [1, 22, 1024])
 def test_formulas_in_blocks_of_any_size(block: int, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(geometry, "BLOCK", block)
     x, y = (v / np.linalg.norm(v, axis=1, keepdims=True) for v in (X, Y))
@@ -52,9 +52,6 @@ def test_formulas_in_blocks_of_any_size(block: int, monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize(
     ("call", "value"),
     [
-        (lambda: average_cosine(X[:1]), r"\(1, 5\)"),
-        (lambda: uniformity(X[0]), r"\(5,\)"),
-        (lambda: alignment(X, Y[:3]), r"\(3, 5\)"),
         (lambda: average_cosine(np.vstack([X, np.zeros(5)])), "vector 23"),
         (lambda: uniformity(np.vstack([X, np.full(5, np.nan)])), "vector 23"),
         (lambda: isotropy(Lookup(), ["a", "a"]), "1 text"),

@@ -118,7 +118,7 @@ def test_models_pairs_and_methods_without_a_turning_point(tmp_path: Path):
             call()
     flat = ScoredPairs(dev.left, dev.right, np.full(40, 3.0), dev.subsets)
     (curve,) = degradation(llama, flat, [classical()])
-    assert curve.turning is None and curve.note and curve.to_json()["scores"] == [None] * 4
+    assert curve.turning is None and curve.to_json()["scores"] == [None] * 4
     with pytest.raises(InputError, match="undefined"):
         resolve(bellm("auto"), llama, flat)
     (curve,) = degradation(llama, dev, [bellm(pool="last", last=2)], draws=0)

@@ -1,4 +1,4 @@
-"""Draw figures with matplotlib to files for light and dark pages; the plot of a training run.
+"""Draw figures with matplotlib to files for light and dark pages.
 
 The plot of a claim is ``plot(axes, result)`` in its file. It takes its colours from the current style, so it also draws
 on your axes: ``with plt.style.context(figure.LIGHT): dependency.plot(plt.figure().subplots(), results)``.
@@ -6,21 +6,15 @@ on your axes: ``with plt.style.context(figure.LIGHT): dependency.plot(plt.figure
 
 from __future__ import annotations
 
-import json
 import logging
-import math
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..errors import InputError, MissingExtra
 from ..files.atomic import atomic_file, check_target
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 KINDS = (".png", ".svg", ".pdf")
 LIGHT = Path(__file__).with_name("light.mplstyle")
@@ -118,41 +112,3 @@ def text_on(colour: Any) -> str:
 
 def _files(path: Path, dark: bool) -> list[Path]:
     return [path, path.with_stem(f"{path.stem}-dark")][: 1 + dark]
-
-
-def draw_losses(curve: Path, path: Path, score: str, title: str = "") -> None:
-    """Draw the loss of a training run over steps, and below it the scores on dev if they were measured.
-
-    Args:
-        curve: ``loss.jsonl`` of the run.
-        path: a .png, .svg or .pdf file.
-        score: the key of the dev score that chose the checkpoint, such as "eval_dev_spearman_cosine".
-        title: the name of the run.
-
-    Raises:
-        MissingExtra: matplotlib is not installed.
-    """
-    rows = [json.loads(line) for line in curve.read_text("utf-8").splitlines()]
-    panels = 1 + any(score in row for row in rows)
-    plot = partial(_plot_losses, rows=rows, score=score)
-    draw(path, plot, size=(6.4, 1 + 2.2 * panels), title=title, panels=(panels, 1))
-
-
-def _plot_losses(losses: Axes, scores: Axes | None = None, *, rows: Sequence[Mapping[str, Any]], score: str) -> None:
-    """Draw the losses, and on a second panel the dev scores: a ring marks the best of those that chose."""
-    losses.plot(*_column(rows, "loss"), markersize=2.5)
-    losses.set(ylabel="loss", xlabel="" if scores else "step")
-    if scores is None:
-        return
-    steps, values = _column(rows, score)
-    scores.plot(steps, values, label=score.split("_")[-2].capitalize())
-    if defined := [(value, step) for value, step in zip(values, steps, strict=True) if not math.isnan(value)]:
-        best, at = max(defined)
-        scores.scatter(at, best, s=120, facecolors="none", edgecolors="C0", zorder=3, gid="best")
-    scores.set(ylabel="dev score", xlabel="step", xlim=losses.get_xlim())
-    scores.legend()
-
-
-def _column(rows: Sequence[Mapping[str, Any]], name: str) -> tuple[list[int], list[float]]:
-    points = [(row["step"], math.nan if row[name] is None else row[name]) for row in rows if name in row]
-    return [step for step, _ in points], [value for _, value in points]

@@ -11,7 +11,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,16 +19,14 @@ import torch
 from numpy.typing import NDArray
 
 from ..backbone.attention_taps import Diagonals
-from ..encode.limits import Limits, each
+from ..encode.limits import Limits
 from ..encoder import Encoder
 from ..errors import InputError, MethodError, NoMaskToken, plural
 from ..methods import classical, one_method
 from ..methods.frequency import TfIdf, count, tf_idf
 from ..tasks.scores import ranks
-from ..text.batch import Batch
 from ..text.inputs import check_texts
 from ..text.layout import Layout, Text
-from ..text.segments import Segment, TokenizedText
 from . import figure
 from .measurement import Measurement, Table, percent, sweep
 
@@ -37,9 +34,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 Array = NDArray[np.floating[Any]]
-FRAME = ((-1, 1, 1, -1, -1), (-1, -1, 1, 1, -1))
-Masked = frozenset[int]
-"""The indices of the masked tokens."""
 
 
 @dataclass(frozen=True)
@@ -110,39 +104,24 @@ def impact(encoder: Encoder, text: Text, *, limits: Limits | None = None) -> Imp
     n, longest = len(segment.ids), encoder.max_length
     if start == end or (longest is not None and n > longest):
         raise InputError(f"the text has {n} tokens, {end - start} without special ones: pass 1 to {longest} tokens")
-    states = _masked_states(encoder, segment, limits or Limits())
+
+    def states(masked: Sequence[set[int]]) -> list[NDArray[np.float64]]:
+        """The hidden states (n, D) of copies of the text, each with some tokens masked."""
+        mask = backbone.tokenizer.mask_id
+        copies = [[mask if i in of_copy else segment.ids[i] for i in range(start, end)] for of_copy in masked]
+        return sweep(encoder, copies, lambda batch: [*batch.double().cpu().numpy()], limits)
+
+    content = range(start, end)
     matrix = np.zeros((n, n))
-    for i in range(n):
-        masked = Masked({i} & set(range(start, end)))
-        for j in range(start, end):
-            matrix[i, j] = np.linalg.norm(states[masked][i] - states[masked | {j}][i])
+    unmasked, *single = states([set(), *({i} for i in content)])
+    for j in content:
+        for i in (*range(start), *range(end, n)):
+            matrix[i, j] = np.linalg.norm(unmasked[i] - single[j - start][i])
+    for i in content[:-1]:
+        for j, both in enumerate(states([{i, j} for j in content[i - start + 1 :]]), i + 1):
+            matrix[i, j] = np.linalg.norm(single[i - start][i] - both[i])
+            matrix[j, i] = np.linalg.norm(single[j - start][j] - both[j])
     return Impact(tuple(backbone.tokenizer.tokens(segment.ids)), (start, end), matrix)
-
-
-def _masked_states(encoder: Encoder, segment: Segment, limits: Limits) -> dict[Masked, dict[int, NDArray[np.float64]]]:
-    """Hidden states (D,) with no content token masked, with each one, and with each two.
-
-    The states of the masked tokens are kept, and those of the special tokens if fewer than two are masked.
-    """
-    method, backbone = one_method(encoder.method, "an impact matrix"), encoder.backbone
-    content = range(*segment.copies[0])
-    special = set(range(len(segment.ids))) - set(content)
-    keys = [Masked(chosen) for size in range(3) for chosen in combinations(content, size)]
-    mask = backbone.tokenizer.mask_id
-    copies = [[mask if i in key else token for i, token in enumerate(segment.ids)] for key in keys]
-    written = [TokenizedText((Segment(ids, segment.copies, segment.special),)) for ids in copies]
-    kept = {}
-
-    def run(batch: Batch, _: list[int]) -> list[tuple[int, NDArray[np.float64]]]:
-        states = method.states.mean(backbone.forward(batch, frozenset(method.states.layers)))
-        (group,) = batch.groups  # all copies are equally long
-        return list(zip(group.text.tolist(), group.slice(states).double().cpu().numpy(), strict=True))
-
-    for indices, pairs in each(written, run, limits.budget(backbone.device), backbone.device):
-        for t, states in pairs:
-            key = keys[indices[t]]
-            kept[key] = {i: states[i] for i in (key if len(key) == 2 else key | special)}
-    return kept
 
 
 def tfidf_weights(encoder: Encoder, texts: Sequence[str], corpus: Sequence[str]) -> list[Array]:
@@ -179,13 +158,12 @@ def head_agreements(
 
     Raises:
         AttentionNotSeen: the model's attention weights cannot be read.
-        InputError: a text is longer than the model allows.
+        TooLong: a text is longer than the model allows.
     """
     backbone = encoder.backbone
     backbone.require(True, None)
-    writings = Layout().write(texts, backbone.tokenizer, encoder.max_length)
-    if cut := [i for i, w in enumerate(writings) if w.kept < w.total]:
-        raise InputError(f"text {cut[0]} is over max_length={encoder.max_length}: remove it")
+    writings = Layout().write(texts, backbone.tokenizer)
+    limits = replace(limits or Limits(), max_length=encoder.max_length, on_long="error")
     alone = Encoder(backbone, classical(), max_length=encoder.max_length)
     diagonals = sweep(alone, texts, lambda _, of_heads: list(of_heads), limits, Diagonals)
     layers, heads = backbone.facts.layers, backbone.facts.heads
@@ -196,9 +174,7 @@ def head_agreements(
     ]
     scores = np.full(len(names), np.nan) if dev is None else dev.ravel()
     results = [replace(r, dev=float(d)) for r, d in zip(correlate(names, measured, weights), scores, strict=True)]
-    ranks_by = [r.pearson if dev is None else r.dev for r in results]
-    order = sorted(range(len(results)), key=lambda i: math.inf if math.isnan(ranks_by[i]) else -ranks_by[i])
-    return [results[i] for i in order]
+    return sorted(results, key=lambda r: -np.nan_to_num(r.pearson if dev is None else r.dev, nan=-np.inf))
 
 
 def correlate(names: Sequence[str], measured: Sequence[Array], weights: Sequence[Array]) -> tuple[Agreement, ...]:
@@ -310,6 +286,8 @@ def plot_heads(
         best: a head that gets a solid frame, as (layer, head) from 0.
         chosen: a head that gets a dashed frame.
     """
+    from matplotlib.patches import Rectangle
+
     layers, heads = scores.shape
     scaled = 100 * scores
     low = float(np.nanpercentile(scaled, 5, method="lower")) if np.isfinite(scaled).any() else 0.0
@@ -320,9 +298,10 @@ def plot_heads(
         axes.text(head, layer, number, ha="center", va="center", fontsize=7.5, color=colour)
     for framed, dash in ((best, "-"), (chosen, "--")):
         if framed is not None:
-            x, y = (np.array(side) / 2 + at for side, at in zip(FRAME, framed[::-1], strict=True))
-            axes.plot(x, y, color="white", marker="", linestyle="-", linewidth=3.4, clip_on=False)
-            axes.plot(x, y, color="black", marker="", linestyle=dash, linewidth=1.8, clip_on=False)
+            corner = (framed[1] - 0.5, framed[0] - 0.5)
+            for colour, style, width in (("white", "-", 3.4), ("black", dash, 1.8)):
+                frame = {"edgecolor": colour, "linestyle": style, "linewidth": width}
+                axes.add_patch(Rectangle(corner, 1, 1, fill=False, clip_on=False, **frame))
     axes.set_xticks(range(heads), [str(h + 1) for h in range(heads)])
     axes.set_yticks(range(layers), [str(k + 1) for k in range(layers)])
     axes.grid(visible=False)

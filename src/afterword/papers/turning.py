@@ -75,7 +75,6 @@ class Curve(Measurement):
             with no layer and the last token of a template.
         pairs: number of pairs, of all sets.
         turning: the turning point; None if the scores are undefined.
-        note: why it is None.
         band: for each score, the 2.5th and the 97.5th percentile of bootstrap resamples of the pairs; empty without
             resamples.
         sets: if there are several sets of pairs, the scores on each; `scores` are their means.
@@ -85,7 +84,6 @@ class Curve(Measurement):
     scores: tuple[float, ...]
     pairs: int
     turning: TurningPoint | None
-    note: str = ""
     band: tuple[tuple[float, float], ...] = ()
     sets: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
 
@@ -118,20 +116,23 @@ def degradation(
         MethodError: the model is bidirectional already, or a method reads attention, which removing layers changes.
         InputError: there are fewer than 30 pairs.
     """
-    named = dict(methods) if isinstance(methods, Mapping) else {m.name: m for m in methods}
+    named = dict(methods) if isinstance(methods, Mapping) else {method.name: method for method in methods}
     sets = dict(pairs) if isinstance(pairs, Mapping) else {"": pairs}
     layers = _check(encoder, sets, named)
-    cut: dict[tuple[str, int], Method] = {
-        (name, t): replace(m, states=States(f"normed:{t}"), sight=Sight())
-        for name, m in named.items()
+    cut = {
+        f"{name}, layer {t}": replace(method, states=States(f"normed:{t}"), sight=Sight())
+        for name, method in named.items()
         for t in range(layers + 1)
     }
-    bare = Encoder(encoder.backbone, classical(), max_length=encoder.max_length)
-    similar = {key: _similarities(bare, scored, cut, options) for key, scored in sets.items()}
+    model = Encoder(encoder.backbone, classical(), max_length=encoder.max_length)
+    similar = {key: _similarities(model, scored, cut, options) for key, scored in sets.items()}
     golds = {key: scored.gold for key, scored in sets.items()}
-    rows = {name: {key: np.stack([of[name, t] for t in range(layers + 1)]) for key, of in similar.items()}
-            for name in named}  # fmt: skip
-    return tuple(_curve(name, rows[name], golds, margin, draws) for name in named)
+    curves = []
+    for name in named:
+        names = [f"{name}, layer {t}" for t in range(layers + 1)]
+        rows = {key: np.stack([of_set[name] for name in names]) for key, of_set in similar.items()}
+        curves.append(_curve(name, rows, golds, margin, draws))
+    return tuple(curves)
 
 
 def _curve(name: str, rows: Mapping[str, Array], golds: Mapping[str, Array], margin: float, draws: int) -> Curve:
@@ -141,7 +142,7 @@ def _curve(name: str, rows: Mapping[str, Array], golds: Mapping[str, Array], mar
     several, count = each if len(each) > 1 else {}, sum(map(len, golds.values()))
     turning = turning_point(scores, margin)
     if turning is None:
-        return Curve(name, scores, count, None, UNDEFINED, sets=several)
+        return Curve(name, scores, count, None, sets=several)
     again = _resampled(rows, golds, draws)
     points = [turning_point(one, margin) for one in again]
     same = [point is not None and point.last == turning.last for point in points]
@@ -188,7 +189,7 @@ def resolve(method: Method, encoder: Encoder, pairs: ScoredPairs, *, margin: flo
         return method
     (curve,) = degradation(encoder, pairs, [method], margin=margin, draws=0)
     if curve.turning is None:
-        raise InputError(f"{method.name}: {curve.note}")
+        raise InputError(f"{method.name}: {UNDEFINED}")
     last = curve.turning.last
     name = method.name.replace("last auto", f"last {last}")
     return replace(method, sight=replace(method.sight, last=last), name=name)
@@ -214,18 +215,15 @@ def _check(encoder: Encoder, sets: Mapping[str, ScoredPairs], methods: Mapping[s
 
 
 def _similarities(
-    encoder: Encoder, pairs: ScoredPairs, methods: Mapping[tuple[str, int], Method], options: Mapping[str, Any]
-) -> dict[tuple[str, int], Array]:
+    encoder: Encoder, pairs: ScoredPairs, methods: Mapping[str, Method], options: Mapping[str, Any]
+) -> dict[str, Array]:
     """Cosines of all pairs (n,) by method; the vectors of `WINDOW` pairs are in memory at a time."""
-    parts: dict[tuple[str, int], list[Array]] = {key: [] for key in methods}
+    parts: dict[str, list[Array]] = {name: [] for name in methods}
     for first in range(0, len(pairs.gold), WINDOW):
         left, right = ([as_read(t) for t in side[first : first + WINDOW]] for side in (pairs.left, pairs.right))
-        texts = list(dict.fromkeys([*left, *right]))
-        row = {text: i for i, text in enumerate(texts)}
-        vectors = encoder.encode_many(texts, methods, **options)  # type: ignore[arg-type]  # any key names a method
-        for key, rows in vectors.items():
-            parts[key].append(cosines(rows[[row[t] for t in left]], rows[[row[t] for t in right]]))  # type: ignore[index]
-    return {key: np.concatenate(part) for key, part in parts.items()}
+        for name, vectors in encoder.encode_many([*left, *right], methods, **options).items():
+            parts[name].append(cosines(vectors[: len(left)], vectors[len(left) :]))
+    return {name: np.concatenate(part) for name, part in parts.items()}
 
 
 def _spearman(similar: Array, gold: Array) -> float:
@@ -258,7 +256,7 @@ def table(curves: Sequence[Curve], notes: Sequence[str], sets: Sequence[str] = (
 def _sentence(curve: Curve) -> str:
     turning, layers = curve.turning, len(curve.scores) - 1
     if turning is None:
-        return f"{curve.name}: {curve.note}"
+        return f"{curve.name}: {UNDEFINED}"
     falls = f"falls after {turning.kept} of {layers} layers" if turning.falls else "does not fall at its end"
     return f"{curve.name}: {falls} ({turning.agreement:.0%} of resamples agree)"
 

@@ -22,8 +22,6 @@ from .measurement import Measurement, Table, sweep
 
 COUNTED = re.compile(r"(\S+)[ \t]+(\d+)")
 WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
-TOP = 100
-"""Default number of high-frequency words; in English they are about half of all words in a text."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +58,7 @@ def representative_words(
     texts: Sequence[Text],
     counts: Mapping[str, int],
     *,
-    top: int = TOP,
+    top: int = 100,
     head: str | None = None,
     name: str | None = None,
     limits: Limits | None = None,
@@ -72,7 +70,7 @@ def representative_words(
             word.
         texts: sentences.
         counts: word frequencies, from `read_counts`.
-        top: number of high-frequency words.
+        top: number of high-frequency words; the first 100 of English are about half of all words in a text.
         head: name or folder of the model whose head predicts; None = the encoder's model. A saved encoder has no head:
             name the model that it was trained or tuned from.
         name: name of the result; None = the method's name.
@@ -91,7 +89,7 @@ def representative_words(
     tokens = sweep(encoder, texts, read, limits)
     spelled = {t: hf.decode([t], skip_special_tokens=True).strip() for t in set(tokens)}
     words = tuple(spelled[t] if any(c.isalnum() for c in spelled[t]) else "" for t in tokens)
-    high, n = most_frequent({word.casefold(): count for word, count in counts.items()}, top), len(words)
+    high, n = {word.casefold() for word, _ in Counter(counts).most_common(top)}, len(words)
     wordless = sum(not w for w in words)
     frequent = sum(w.casefold() in high for w in words)
     predicted = Counter(w for w in words if w)
@@ -140,15 +138,6 @@ def _count_lines(lines: Iterable[str], counts: Counter[str], path: Path) -> None
             counts[match[1].casefold()] += int(match[2])
         else:
             raise BadRow(path, number, f"{line!r:.40} is not a word and its count, as the first line is")
-
-
-def most_frequent(counts: Mapping[str, int], top: int) -> frozenset[str]:
-    """The most frequent words; of words with equal counts the first.
-
-    >>> sorted(most_frequent({"it": 9, "rain": 1, "is": 8}, 2))
-    ['is', 'it']
-    """
-    return frozenset(sorted(counts, key=lambda word: -counts[word])[:top])
 
 
 def table(result: RepresentativeWords, texts: Sequence[str]) -> Table:

@@ -6,7 +6,6 @@ import copy
 import os
 import shutil
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from dataclasses import fields, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -23,11 +22,10 @@ from ..errors import DataError, InputError, MethodError, MissingExtra
 from ..files.fingerprint import LIBRARIES, weights_digest
 from ..methods import Method, classical, one_method
 from ..methods.serialize import parse_method
-from ..papers.figure import draw_losses
 from ..papers.turning import resolve
 from ..tasks.pairs import ScoredPairs
 from .rows import TrainingRows, contrasted
-from .settings import ADAPTER, CURVE, PLOT, Place, Precision, Settings, is_first, processes
+from .settings import ADAPTER, Place, Precision, Settings, is_first, processes
 
 try:
     import accelerate  # noqa: F401  (the trainer imports it when it is created)
@@ -36,7 +34,7 @@ try:
     from ..st import sentence_transformer
     from .lora import append_layers, attach, check_four_bit, merge, merge_into
     from .losses import check_rows
-    from .trainer import SCORE, make_trainer
+    from .trainer import make_trainer
 except ImportError as e:
     raise MissingExtra(getattr(e, "package", None) or e.name or "sentence-transformers", "train") from e
 
@@ -68,8 +66,8 @@ def train(
         model: as for `Encoder.load`; or an encoder, whose weights are trained in place; with four_bit its weights stay
             in 4 bits, and the returned encoder has new ones.
         data: rows, as `TrainingRows.read` takes them.
-        out: the folder that the encoder is saved to; ``training.json``, ``loss.jsonl`` and ``loss.png`` are written
-            to it too, and ``checkpoints`` until the run is finished.
+        out: the folder that the encoder is saved to; ``training.json`` and ``loss.jsonl`` are written to it too, and
+            ``checkpoints`` until the run is finished.
         method: the embedding method; None keeps the encoder's. A string is parsed.
         dev: scored pairs. They are evaluated at every checkpoint, with the maximum length of the saved encoder, and
             the best checkpoint is the result.
@@ -122,8 +120,6 @@ def train(
             place.save(encoder)
             place.write({**record, "finished": trainer.summary()})
             shutil.rmtree(place.checkpoints, ignore_errors=True)
-            with suppress(MissingExtra):  # without matplotlib there is no plot
-                draw_losses(place.folder / CURVE, place.folder / PLOT, SCORE, place.folder.name)
     return encoder
 
 

@@ -20,7 +20,7 @@ from ..methods.serialize import from_json, to_json
 if TYPE_CHECKING:
     from ..encoder import Encoder
 
-RECORD, CURVE, PLOT, ADAPTER = "training.json", "loss.jsonl", "loss.png", "adapter"
+RECORD, CURVE, ADAPTER = "training.json", "loss.jsonl", "adapter"
 WEIGHTS, STATE = "trained.safetensors", "trainer_state.json"
 
 Loss = Literal["ranking", "cached_ranking", "angle", "cosent", "released"]
