@@ -300,8 +300,7 @@ def plot_heads(
         if framed is not None:
             corner = (framed[1] - 0.5, framed[0] - 0.5)
             for colour, style, width in (("white", "-", 3.4), ("black", dash, 1.8)):
-                frame = {"edgecolor": colour, "linestyle": style, "linewidth": width}
-                axes.add_patch(Rectangle(corner, 1, 1, fill=False, clip_on=False, **frame))
+                axes.add_patch(Rectangle(corner, 1, 1, fill=False, clip_on=False, ec=colour, ls=style, lw=width))
     axes.set_xticks(range(heads), [str(h + 1) for h in range(heads)])
     axes.set_yticks(range(layers), [str(k + 1) for k in range(layers)])
     axes.grid(visible=False)
