@@ -29,8 +29,8 @@ def test_vectors_are_means_of_words(tmp_path: Path):
     assert model.encode(["cat"]).dtype == np.float32
 
 
-def test_the_fingerprint_is_that_of_the_files(tmp_path: Path):
+def test_the_identity_is_that_of_the_files(tmp_path: Path):
     one, same = glove(tmp_path / "a"), glove(tmp_path / "b")
-    other = glove(tmp_path / "c", {**VECTORS, "cat": [1.0, 0.5]})
-    found = [SentenceTransformerModel(folder, "cpu").fingerprint for folder in (one, same, other)]
-    assert found[0] == found[1] != found[2]
+    changed = glove(tmp_path / "c", {**VECTORS, "cat": [1.0, 0.5]})
+    first, again, other = [SentenceTransformerModel(folder, "cpu").identity for folder in (one, same, changed)]
+    assert first == again != other

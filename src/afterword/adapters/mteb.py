@@ -6,7 +6,6 @@ import re
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from hashlib import file_digest, sha256
 from importlib.util import find_spec
 from pathlib import Path
 from statistics import fmean
@@ -19,18 +18,11 @@ from torch import Tensor
 from ..encode.similarity import pairwise, similarity
 from ..encoder import Encoder
 from ..errors import InputError, MissingDataset, MissingExtra
-from ..methods import Ensemble, classical
 from ..methods.serialize import to_json
 from ..post import spelled
 from ..tasks.catalogue import CMTEB, OFFICIAL
-from ..tasks.rows import Folder, Source
+from ..tasks.rows import Folder, Source, folder_digest
 from ..tasks.task import Array, Embedder, Loaded, Scores, Task, as_read
-
-HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
-"""A model's name on the Hugging Face Hub."""
-
-FALLBACKS = {"query": ("query",), "document": ("document", "passage", "corpus")}
-"""Names of prompts in sentence-transformers, tried if mteb's order of names finds none."""
 
 
 def as_mteb(encoder: Encoder, name: str | None = None) -> MtebModel:
@@ -45,11 +37,40 @@ def as_mteb(encoder: Encoder, name: str | None = None) -> MtebModel:
             its folder.
 
     >>> from afterword import Encoder
-    >>> as_mteb(Encoder.load("afterword-mini", "reba:copies=2")).mteb_model_meta.experiment_kwargs["layout.copies"]
-    2
+    >>> as_mteb(Encoder.load("afterword-mini", "reba:copies=2")).mteb_model_meta.experiment_kwargs["method"]["name"]
+    'reba-2 last'
     """
     require_mteb()
-    return MtebModel(encoder, meta_of(encoder, name), encoder.prompts or {}, encoder.similarity_fn_name)
+    from mteb.models.model_meta import ModelMeta, ScoringFunction
+
+    model: Any = encoder.backbone.model
+    weights = list(model.parameters())
+    meta = ModelMeta.create_empty({
+        "name": name or _name(str(getattr(model.config, "_name_or_path", ""))),
+        "revision": encoder.fingerprint,
+        "n_parameters": sum(w.numel() for w in weights),
+        "n_embedding_parameters": model.get_input_embeddings().weight.numel(),
+        "memory_usage_mb": round(sum(w.numel() * w.element_size() for w in weights) / 2**20, 1),
+        "max_tokens": encoder.max_length,
+        "embed_dim": encoder.dimension,
+        "framework": ["PyTorch", "Transformers"],
+        "similarity_fn_name": ScoringFunction(encoder.similarity_fn_name),
+        "use_instructions": bool(encoder.prompts),
+        "experiment_kwargs": {
+            "method": to_json(encoder.method), "post": spelled(encoder.post), "max_length": encoder.max_length
+        },
+    })  # fmt: skip
+    return MtebModel(encoder, meta, encoder.prompts or {}, encoder.similarity_fn_name)
+
+
+def _name(path: str) -> str:
+    """A model's name on the Hub, also for a path in the Hub's cache; otherwise "local/" and the folder's name."""
+    cached = next((part for part in Path(path).parts if part.startswith("models--")), None)
+    if cached is not None:
+        return cached.removeprefix("models--").replace("--", "/", 1)
+    if re.fullmatch(r"[\w.-]+/[\w.-]+", path) and not Path(path).exists():
+        return path
+    return f"local/{Path(path).name or 'model'}"
 
 
 def require_mteb() -> None:
@@ -78,18 +99,15 @@ class MtebModel:
         hf_split: str,
         hf_subset: str,
         prompt_type: Any = None,
-        precision: str | None = None,
         show_progress_bar: bool = False,
         batch_size: int | None = None,
         **options: Any,
     ) -> Array:
-        """Sentence vectors (n, D) in float32 of the n texts of mteb's batches, with the signature that mteb calls.
+        """Sentence vectors (n, D) of the n texts of mteb's batches, with the signature that mteb calls.
 
         The task and the prompt type select a prompt. Further options are those of `Encoder.encode`, as in
         ``mteb.evaluate(..., encode_kwargs={"batch_tokens": 4096})``.
         """
-        if precision not in (None, "float32"):
-            raise InputError(f"precision={precision!r}: vectors are float32; quantise what encode returns")
         texts = [as_read(text) for batch in inputs for text in batch["text"]]
         options |= self._prompted(task_metadata, prompt_type)
         if show_progress_bar:  # False is not passed on: an embedder need not have the option
@@ -104,71 +122,19 @@ class MtebModel:
 
         kind = getattr(prompt_type, "value", prompt_type)
         name = get_prompt_name(self.prompts, task_metadata, prompt_type)
-        name = name or next((n for n in FALLBACKS.get(kind, ()) if n in self.prompts), None)
+        if name is None and kind == "document":  # sentence-transformers' names for it
+            name = next((n for n in ("passage", "corpus") if n in self.prompts), None)
         if name is not None:
             return {"prompt_name": name}
         return {} if kind is None else {"prompt": ""}  # as `Encoder.encode_query`: never the default prompt
 
     def similarity(self, embeddings1: Any, embeddings2: Any) -> Tensor:
         """The similarity of each of n vectors with each of m (n, m)."""
-        return torch.from_numpy(similarity(_array(embeddings1), _array(embeddings2), self.similarity_fn_name))
+        return torch.from_numpy(similarity(embeddings1, embeddings2, self.similarity_fn_name))
 
     def similarity_pairwise(self, embeddings1: Any, embeddings2: Any) -> Tensor:
         """The similarity of vectors of equal index (n,)."""
-        return torch.from_numpy(pairwise(_array(embeddings1), _array(embeddings2), self.similarity_fn_name))
-
-
-def _array(vectors: Any) -> Array:
-    return vectors.detach().cpu().float().numpy() if isinstance(vectors, Tensor) else np.asarray(vectors)
-
-
-def meta_of(encoder: Encoder, name: str | None = None) -> Any:
-    """The `ModelMeta` of an encoder, which mteb writes into its results; nothing is fetched from the Hub."""
-    from mteb.models.model_meta import ModelMeta, ScoringFunction
-
-    model: Any = encoder.backbone.model
-    weights = list(model.parameters())
-    return ModelMeta.create_empty({
-        "name": name or _name(str(getattr(model.config, "_name_or_path", ""))),
-        "revision": encoder.fingerprint,
-        "n_parameters": sum(w.numel() for w in weights),
-        "n_embedding_parameters": model.get_input_embeddings().weight.numel(),
-        "memory_usage_mb": round(sum(w.numel() * w.element_size() for w in weights) / 2**20, 1),
-        "max_tokens": encoder.max_length,
-        "embed_dim": encoder.dimension,
-        "framework": ["PyTorch", "Transformers"],
-        "similarity_fn_name": ScoringFunction(encoder.similarity_fn_name),
-        "use_instructions": bool(encoder.prompts),
-        "experiment_kwargs": settings(encoder),
-    })  # fmt: skip
-
-
-def settings(encoder: Encoder) -> dict[str, Any]:
-    """The `experiment_kwargs` of an encoder: its differences from the plain mean, with keys as "layout.copies"."""
-    method, plain = encoder.method, _flat(to_json(classical()))
-    changed: dict[str, Any] = {}
-    for i, member in enumerate(method.members):
-        start = f"{i}." if isinstance(method, Ensemble) else ""
-        fields = _flat(to_json(member)).items()
-        changed |= {f"{start}{key}": value for key, value in fields if key != "name" and value != plain.get(key)}
-    if isinstance(method, Ensemble):
-        changed |= {key: value for key, value in to_json(method).items() if key in ("join", "weights", "normalise")}
-    return {"method": encoder.method.name, **changed, "post": spelled(encoder.post), "max_length": encoder.max_length}
-
-
-def _flat(described: Mapping[str, Any]) -> dict[str, Any]:
-    parts = {key: value if isinstance(value, Mapping) else {"": value} for key, value in described.items()}
-    return {f"{key}.{name}".rstrip("."): v for key, part in parts.items() for name, v in part.items()}
-
-
-def _name(path: str) -> str:
-    """A model's name on the Hub, also for a path in the Hub's cache; otherwise "local/" and the folder's name."""
-    cached = next((part for part in Path(path).parts if part.startswith("models--")), None)
-    if cached is not None:
-        return cached.removeprefix("models--").replace("--", "/", 1)
-    if HUB_NAME.fullmatch(path) and not Path(path).exists():
-        return path
-    return f"local/{Path(path).name or 'model'}"
+        return torch.from_numpy(pairwise(embeddings1, embeddings2, self.similarity_fn_name))
 
 
 SEED = 42
@@ -238,7 +204,7 @@ class MtebTask(Task):
     def revision(self, source: Source) -> str:
         """The commit that mteb asks the Hub for; of a copy, a hash of its files."""
         copy = self._copy(source)
-        return str(self.new().metadata.dataset.get("revision", "main")) if copy is None else _digest(copy)
+        return str(self.new().metadata.dataset.get("revision", "main")) if copy is None else folder_digest(copy)
 
     def load(self, source: Source) -> LoadedMteb:
         """Load the data by mteb's loader, from the Hub or a folder with copies of its repositories ("C-MTEB/ATEC")."""
@@ -325,14 +291,3 @@ def _texts(part: Any) -> Iterator[str]:
         if column in part.column_names:
             for value in part[column]:
                 yield from [value] if isinstance(value, str) else [v for v in value if isinstance(v, str)]
-
-
-def _digest(folder: Path) -> str:
-    """A hash of the names and contents of the files in a folder, without hidden ones."""
-    total = sha256()
-    for path in sorted(p for p in folder.rglob("*") if p.is_file()):
-        name = path.relative_to(folder)
-        if not any(part.startswith(".") for part in name.parts):
-            with path.open("rb") as file:
-                total.update(f"{name.as_posix()}\0{file_digest(file, 'sha256').hexdigest()}\n".encode())
-    return total.hexdigest()

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
-from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -12,9 +10,8 @@ from typing import Any
 import numpy as np
 
 from ..errors import InputError, MissingDataset, MissingExtra, ModelError
+from ..tasks.rows import folder_digest
 from ..tasks.task import Array
-
-LIBRARIES = ("sentence-transformers", "torch", "transformers", "numpy")
 
 
 class SentenceTransformerModel:
@@ -44,12 +41,7 @@ class SentenceTransformerModel:
         """Raise an InputError: the library has no word vectors."""
         raise InputError(f"{self.folder.name} is run by sentence-transformers, which has no word vectors")
 
-    @cached_property
-    def fingerprint(self) -> str:
-        """A hash of all files of the folder and of the libraries' versions."""
-        digest = hashlib.sha256(" ".join(f"{name} {version(name)}" for name in LIBRARIES).encode())
-        for path in sorted(p for p in self.folder.rglob("*") if p.is_file()):
-            with path.open("rb") as file:
-                content = hashlib.file_digest(file, "sha256").hexdigest()
-            digest.update(f"{path.relative_to(self.folder).as_posix()} {content}\n".encode())
-        return digest.hexdigest()
+    @property
+    def identity(self) -> str:
+        """A hash of the files of the folder, and the library's version."""
+        return f"{folder_digest(self.folder)} sentence-transformers {version('sentence-transformers')}"

@@ -66,7 +66,7 @@ class Encoders(Model):
 
             check_device(self.device)
             model = SentenceTransformerModel(self.sentence_transformer, self.device)
-            return candidates_of(model, "sentence-transformers", posts, model.fingerprint, fitting)
+            return candidates_of(model, "sentence-transformers", posts, model.identity, fitting)
         encoder = self.load(classical() if methods else None)
         saved = "classical" if encoder.method == classical() else encoder.method.name.replace(" ", "-")
         options = {"batch_tokens": self.batch_tokens}

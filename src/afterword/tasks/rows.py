@@ -73,6 +73,17 @@ class Folder(Source):
             return file_digest(file, "sha256").hexdigest()
 
 
+def folder_digest(folder: Path) -> str:
+    """A hash of the names and contents of the files in a folder, without hidden ones."""
+    total = sha256()
+    for path in sorted(p for p in folder.rglob("*") if p.is_file()):
+        name = path.relative_to(folder)
+        if not any(part.startswith(".") for part in name.parts):
+            with path.open("rb") as file:
+                total.update(f"{name.as_posix()}\0{file_digest(file, 'sha256').hexdigest()}\n".encode())
+    return total.hexdigest()
+
+
 def read_rows(path: Path, fields: Mapping[str, Check], optional: Mapping[str, Check] | None = None) -> Iterator[Row]:
     """Read and check the rows of a file.
 
