@@ -21,7 +21,7 @@ from bellm_mini import triplets
 from afterword import Encoder, bellm
 from afterword.tasks.captions import TASKS as CAPTIONS
 from afterword.tasks.results import aligned
-from afterword.tasks.rows import Folder
+from afterword.tasks.task import Folder
 from afterword.train import train
 
 METRICS = {"strict_accuracy": "strict accuracy", "recall_at_5": "recall@5"}

@@ -21,8 +21,7 @@ from afterword import AfterwordError, Encoder
 from afterword.errors import InputError
 from afterword.methods.serialize import parse_method
 from afterword.tasks.captions import TASKS, CaptionRetrieval, Captions, retrieve
-from afterword.tasks.rows import Folder
-from afterword.tasks.task import Array, as_read
+from afterword.tasks.task import Array, Folder, as_read
 
 OFFICER = "226481576.jpg"  # "A female police officer ..."
 

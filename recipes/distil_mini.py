@@ -30,7 +30,7 @@ from transformers.trainer_utils import get_last_checkpoint
 
 from afterword import Encoder, bellm
 from afterword.st import sentence_transformer
-from afterword.tasks.rows import number, read_rows, text
+from afterword.tasks.task import number, read_rows, text
 
 PART = 50_000  # sentences whose vectors make up a file
 
@@ -103,7 +103,7 @@ def student(plan: Plan) -> SentenceTransformer:
 def on_stsb(shared: Path) -> EmbeddingSimilarityEvaluator:
     """Spearman of cosines on STS-B's development pairs."""
     fields = {"sentence1": text, "sentence2": text, "score": number}
-    rows = list(read_rows(shared / "en" / "sts" / "stsb.dev.jsonl.gz", fields))
+    rows = read_rows(shared / "en" / "sts" / "stsb.dev.jsonl.gz", fields)
     columns = ([row[name] for row in rows] for name in fields)
     return EmbeddingSimilarityEvaluator(*columns, main_similarity="cosine", name="stsb-dev", write_csv=False)
 

@@ -32,8 +32,8 @@ from afterword import Encoder, bellm
 from afterword.methods import Method
 from afterword.tasks.pairs import SETS, sts
 from afterword.tasks.results import aligned
-from afterword.tasks.rows import Folder
 from afterword.tasks.scores import published_mean
+from afterword.tasks.task import Folder
 from afterword.train import train
 
 POOLS = ("last", "mean")

@@ -21,7 +21,7 @@ from afterword import Encoder, bellm
 from afterword.papers.turning import degradation, read_pairs
 from afterword.tasks.pairs import sts
 from afterword.tasks.results import aligned
-from afterword.tasks.rows import Folder
+from afterword.tasks.task import Folder
 from afterword.train import train
 
 

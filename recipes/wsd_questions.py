@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from afterword.errors import AfterwordError, DataError, MissingDataset
-from afterword.tasks.rows import read_rows, text
+from afterword.tasks.task import read_rows, text
 
 Senses = Mapping[str, Sequence[str]]
 

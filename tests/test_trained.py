@@ -12,7 +12,7 @@ from transformers import AutoModel, AutoModelForCausalLM, AutoTokenizer, logging
 from afterword import Encoder, bellm
 from afterword.backbone.model_source import PACKAGED
 from afterword.tasks.pairs import Pairs
-from afterword.tasks.rows import Folder
+from afterword.tasks.task import Folder
 
 METHODS = {
     "afterword-mini-bellm": bellm(),

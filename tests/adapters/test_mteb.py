@@ -22,7 +22,7 @@ from afterword.methods.serialize import to_json
 from afterword.post import Normalise, Truncate
 from afterword.tasks.catalogue import CMTEB
 from afterword.tasks.results import read
-from afterword.tasks.rows import Folder
+from afterword.tasks.task import Folder
 
 mteb = pytest.importorskip("mteb")
 datasets = pytest.importorskip("datasets")

@@ -14,7 +14,7 @@ from tests.tiny import tiny
 
 from afterword import Encoder
 from afterword.tasks.pairs import Pairs
-from afterword.tasks.rows import Folder
+from afterword.tasks.task import Folder
 
 WORDS = "cat dog bank river money water tree house light stone".split()
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.scripts import Ended, script
 
-from afterword.tasks.rows import read_rows, text, texts
+from afterword.tasks.task import read_rows, text, texts
 
 RECIPES = Path(__file__).parents[2] / "recipes"
 sys.path.insert(0, str(RECIPES))
@@ -33,7 +33,7 @@ def test_the_authors_file_comes_out(data: Path) -> None:
     folder = data / "zh" / "wordsense"
     ours = list(wsd_questions.questions(wsd_questions.read(folder / "wsd.jsonl.gz")))
     checks: dict[str, Any] = {"word": text, "options": texts, "answer": int}
-    theirs = list(read_rows(folder / "wsd_questions.jsonl.gz", checks))
+    theirs = read_rows(folder / "wsd_questions.jsonl.gz", checks)
     assert len(ours) == 862 and ours == theirs
 
 

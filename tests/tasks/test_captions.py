@@ -12,7 +12,7 @@ from tests.tasks.planted import Planted
 
 from afterword.errors import DataError
 from afterword.tasks.captions import CaptionRetrieval, Captions
-from afterword.tasks.rows import Folder
+from afterword.tasks.task import Folder
 
 TASK = CaptionRetrieval("Toy", "toy")
 

@@ -9,8 +9,7 @@ from afterword.errors import InputError, MethodError
 from afterword.tasks.catalogue import TASKS, groups, jobs, spellings
 from afterword.tasks.pairs import Pairs
 from afterword.tasks.published import published
-from afterword.tasks.rows import Folder
-from afterword.tasks.task import Task
+from afterword.tasks.task import Folder, Task
 
 STS = ["STS12", "STS13", "STS14", "STS15", "STS16", "STSB", "SICKR"]
 TRANSFER = ["MR", "CR", "SUBJ", "MPQA", "SST2", "TREC", "MRPC"]

@@ -17,7 +17,7 @@ from afterword import Encoder
 from afterword.errors import BadRow, DataError, InputError, MissingDataset
 from afterword.methods import classical, prompt
 from afterword.tasks.pairs import SETS, TASKS, Csts, CstsTest, Pairs, score_pairs, sts, submission
-from afterword.tasks.rows import Folder
+from afterword.tasks.task import Folder
 
 *STS, VALIDATION, HIDDEN = TASKS
 

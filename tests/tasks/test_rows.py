@@ -8,7 +8,7 @@ import pytest
 
 from afterword.errors import BadRow, DataError, MissingDataset
 from afterword.tasks.pairs import sts
-from afterword.tasks.rows import Folder, Hub, label, number, read_rows, text
+from afterword.tasks.task import Folder, Hub, label, number, read_rows, text
 
 datasets = pytest.importorskip("datasets")
 
@@ -25,7 +25,7 @@ def write(path: Path, *rows: object) -> Path:
 @pytest.mark.parametrize("name", ["sts.jsonl", "sts.jsonl.gz"])
 def test_rows_hold_the_fields_asked_for(tmp_path: Path, name: str):
     path = write(tmp_path / name, GOOD, {**GOOD, "score": "2"})
-    assert list(read_rows(path, FIELDS, {"genre": text})) == [
+    assert read_rows(path, FIELDS, {"genre": text}) == [
         {"sentence1": "a", "sentence2": "", "score": 3.5, "genre": None},
         {"sentence1": "a", "sentence2": "", "score": 2.0, "genre": None},
     ]
@@ -55,13 +55,13 @@ def test_one_changed_value_changes_the_digest(tmp_path: Path):
 def test_a_bad_row_is_named_by_its_line(tmp_path: Path, row: object, problem: str):
     path = write(tmp_path / "sts.jsonl", GOOD, row)
     with pytest.raises(BadRow) as told:
-        list(read_rows(path, FIELDS))
+        read_rows(path, FIELDS)
     assert str(told.value).startswith(f"{path}:2: ") and problem in str(told.value)
 
 
 def test_files_that_cannot_be_read(tmp_path: Path):
     with pytest.raises(MissingDataset, match="does not exist"):
-        list(read_rows(tmp_path / "none.jsonl", FIELDS))
+        read_rows(tmp_path / "none.jsonl", FIELDS)
     with pytest.raises(MissingDataset, match="none"):
         Folder(tmp_path).find("none")
     whole = write(tmp_path / "cut.jsonl.gz", *[GOOD] * 100).read_bytes()
@@ -72,7 +72,7 @@ def test_files_that_cannot_be_read(tmp_path: Path):
     for name, problem in [("cut.jsonl.gz", "cannot be read"), ("damaged.jsonl.gz", "cannot be read"),
                           ("empty.jsonl", "has no rows"), ("sts.xlsx", "an unknown format")]:  # fmt: skip
         with pytest.raises(DataError, match=problem):
-            list(read_rows(tmp_path / name, FIELDS))
+            read_rows(tmp_path / name, FIELDS)
 
 
 PAIRS = {"sentence1": ["a", "b c"], "sentence2": ["A", "d"], "score": [5.0, 1.25]}

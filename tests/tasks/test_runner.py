@@ -18,9 +18,8 @@ from afterword.methods.serialize import parse_method
 from afterword.post import parse_post
 from afterword.tasks import results, runner
 from afterword.tasks.pairs import Pairs
-from afterword.tasks.rows import Folder, Source
 from afterword.tasks.runner import Evaluation, Fitting, candidates
-from afterword.tasks.task import Embedder, Loaded, Scores, Task, TaskRun, embed
+from afterword.tasks.task import Embedder, Folder, Loaded, Scores, Source, Task, TaskRun, embed
 
 NONE = {"none": ()}
 

@@ -15,7 +15,7 @@ from sklearn.model_selection import StratifiedKFold
 from afterword import Encoder
 from afterword.errors import DataError
 from afterword.tasks import transfer
-from afterword.tasks.rows import Folder
+from afterword.tasks.task import Folder
 from afterword.tasks.transfer import TASKS, Classifier, Transfer, TransferPairs, well_scaled
 
 

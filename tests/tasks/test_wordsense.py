@@ -16,8 +16,7 @@ from tests.tasks.planted import Planted
 from afterword import Encoder, Method, classical
 from afterword.errors import DataError, InputError, WordNotFound
 from afterword.methods.states import States
-from afterword.tasks.rows import Folder, label, read_rows, text
-from afterword.tasks.task import Task
+from afterword.tasks.task import Folder, Task, label, read_rows, text
 from afterword.tasks.wordsense import DECISIONS, TASKS, UNDECIDED, NearestSense, OddSense, winner, word_rows
 from afterword.text.segments import Segment, TokenizedText
 from afterword.text.words import span_of, tokens_of

@@ -21,8 +21,7 @@ from ..errors import InputError, MissingDataset, MissingExtra
 from ..methods.serialize import to_json
 from ..post import spelled
 from ..tasks.catalogue import CMTEB, OFFICIAL
-from ..tasks.rows import Folder, Source, folder_digest
-from ..tasks.task import Array, Embedder, Loaded, Scores, Task, as_read
+from ..tasks.task import Array, Embedder, Folder, Loaded, Scores, Source, Task, as_read, folder_digest
 
 
 def as_mteb(encoder: Encoder, name: str | None = None) -> MtebModel:

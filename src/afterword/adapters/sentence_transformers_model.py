@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import InputError, MissingDataset, MissingExtra, ModelError
-from ..tasks.rows import folder_digest
-from ..tasks.task import Array
+from ..tasks.task import Array, folder_digest
 
 
 class SentenceTransformerModel:

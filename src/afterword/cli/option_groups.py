@@ -234,13 +234,13 @@ class Texts:
 
     def read(self) -> list[str]:
         """The texts of the pairs, each once, or those of the input."""
-        from ..tasks.rows import read_rows
+        from ..tasks.task import read_rows
 
         if self.pairs is None:
             return read_input(self.input, self.format, self.field)
         if self.input is not None:
             raise typer.BadParameter("pass --input or --pairs, not both")
-        rows = list(read_rows(self.pairs, {"sentence1": _filled, "sentence2": _filled}))
+        rows = read_rows(self.pairs, {"sentence1": _filled, "sentence2": _filled})
         return list(dict.fromkeys(row[side] for row in rows for side in ("sentence1", "sentence2")))
 
 

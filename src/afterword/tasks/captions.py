@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from ..encode.similarity import unit
 from ..errors import DataError
-from .rows import Source, label, texts
-from .task import Array, Embedder, Loaded, Scores, Task, embed
+from .task import Array, Embedder, Loaded, Scores, Source, Task, embed, label, texts
 
 Indices = NDArray[np.int64]
 

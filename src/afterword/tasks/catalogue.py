@@ -11,8 +11,7 @@ from ..errors import InputError
 from ..files.read import ENDINGS
 from ..spelling import build, did_you_mean, read_spelling
 from . import captions, pairs, transfer, wordsense
-from .rows import Folder, source
-from .task import Task, TaskRun
+from .task import Folder, Task, TaskRun, source
 
 TASKS: tuple[Task, ...] = (*pairs.TASKS, *transfer.TASKS, *wordsense.TASKS, *captions.TASKS)
 """The tasks of this package; those of mteb are in `adapters`."""

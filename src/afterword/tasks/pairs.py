@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 
 from ..encode.similarity import pairwise
 from ..errors import DataError, MissingDataset
-from .rows import Folder, Source, number, text
 from .scores import cosines, pearson, spearman
-from .task import Embedder, Loaded, Scores, Task, as_read, embed
+from .task import Embedder, Folder, Loaded, Scores, Source, Task, as_read, embed, number, text
 
 Array = NDArray[np.floating[Any]]
 

@@ -55,7 +55,6 @@ class Line:
     Attributes:
         name: model and method, as printed.
         scores, deviations: one per column; None for a missing one.
-        group: the heading above the line.
         source: the work that the table cites for the line; "" = the paper itself; `HERE` for our results.
         notes: for each column, what the reader must know of its score.
     """
@@ -63,7 +62,6 @@ class Line:
     name: str
     scores: Numbers
     deviations: Numbers
-    group: str = ""
     source: str = ""
     notes: tuple[tuple[str, ...], ...] = ()
 
@@ -114,7 +112,7 @@ class Published:
             () if score is None else tuple(f"{t}: {note}" for t, _ in column.members for note in results[t].notes)
             for column, score in zip(self.columns, scores, strict=True)
         )
-        return Line(row.name, scores, deviations, row.model, HERE, notes)
+        return Line(row.name, scores, deviations, HERE, notes)
 
     def lines(self, rows: Sequence[Row]) -> list[Line]:
         """The lines of our rows that have a score in this table, then the paper's."""
@@ -152,12 +150,9 @@ def _table(raw: Mapping[str, Any], cmteb: Mapping[str, str]) -> Published:
         return Column(heading, tuple((t, metrics.get(t, metric)) for t in among))
 
     rows = tuple(
-        Line(
-            r["name"], tuple(r["scores"]), tuple(r.get("deviations") or [None] * len(r["scores"])), r.get("group", ""),
-            r.get("source", ""),
-        )
+        Line(r["name"], tuple(r["scores"]), tuple(r.get("deviations", [None] * len(r["scores"]))), r.get("source", ""))
         for r in raw["rows"]
-    )  # fmt: skip
+    )
     columns = tuple(map(column, raw["columns"], tasks))
     kept = ("id", "paper", "reference", "table", "title", "scale", "note")
     return Published(**{key: raw[key] for key in kept if key in raw}, columns=columns, rows=rows)

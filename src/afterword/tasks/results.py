@@ -192,32 +192,18 @@ def named(rows: Sequence[Row]) -> list[Row]:
 
 @dataclass(frozen=True)
 class ScoreTable:
-    """Scores of a group of tasks in percent; the last column is the average, for rows without gaps.
+    """Scores of a group of tasks.
 
     Attributes:
-        title, metric: of the group.
-        columns: tasks, and the average if there is one.
-        rows: for each encoder its name, scores, and standard deviations over seeds.
-        notes: remarks on the tasks, in the order of the columns.
+        title: group, metric and unit.
+        cells: a header, and a row per encoder: scores in percent ± standard deviations over seeds, last the average
+            for rows without gaps. A missing score is a dash, an undefined one is nan.
+        notes: remarks on the tasks.
     """
 
     title: str
-    metric: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, tuple[float | None, ...], tuple[float | None, ...]], ...]
+    cells: Cells
     notes: tuple[str, ...] = ()
-
-    @property
-    def cells(self) -> list[list[str]]:
-        """The header and the rows as text: a missing score is a dash, an undefined one is nan."""
-        rows = [[name, *map(_cell, scores, deviations)] for name, scores, deviations in self.rows]
-        return [[self.title, *self.columns], *rows]
-
-
-def _cell(score: float | None, deviation: float | None) -> str:
-    if score is None:
-        return "-"
-    return f"{score:.2f}" + (f" ± {deviation:.2f}" if deviation is not None else "")
 
 
 def tables(rows: Sequence[Row]) -> list[ScoreTable]:
@@ -230,30 +216,31 @@ def tables(rows: Sequence[Row]) -> list[ScoreTable]:
 
 
 def _table(group: str, members: Mapping[str, Result], rows: Sequence[Row]) -> ScoreTable:
-    lines, present = [], [row for row in rows if any(task in row.results for task in members)]
-    metrics = dict.fromkeys(r.metric for r in members.values())
-    several_metrics = len(metrics) > 1
-    repeated = len({task.partition(":")[0] for task in members}) < len(members)
-    averaged = len(members) > 1 and not several_metrics and not repeated
+    present = [row for row in rows if any(task in row.results for task in members)]
+    metrics = list(dict.fromkeys(r.metric for r in members.values()))
+    notes = [f"no average: the metrics are {' and '.join(metrics)}"] if len(metrics) > 1 else []
+    if len({task.partition(":")[0] for task in members}) < len(members):
+        notes.append("no average: a task appears more than once")
+    averaged = len(members) > 1 and not notes
+    cells = [[group, *members, *([AVERAGE] if averaged else [])]]
     for row in present:
         results = [row.results.get(task) for task in members]
-        scores = [None if r is None else 100 * r.main for r in results]
-        deviations = [None if r is None else _percent(r.deviation) for r in results]
-        if averaged:
-            scores.append(_average(scores))
-            of_average = None if scores[-1] is None else deviation([r.by_seed() for r in results if r is not None])
-            deviations.append(_percent(of_average))
-        lines.append((row.name, tuple(scores), tuple(deviations)))
-    notes = [f"no average: the metrics are {' and '.join(metrics)}"] if several_metrics else []
-    notes += ["no average: a task appears more than once"] if repeated else []
+        scores = ["-" if r is None else _cell(100 * r.main, r.deviation) for r in results]
+        cells.append([row.name, *scores, *([_average(results)] if averaged else [])])
     notes += [note for task in members for note in _notes(task, present)]
-    return ScoreTable(
-        group, " or ".join(metrics), (*members, *([AVERAGE] if averaged else [])), tuple(lines), tuple(notes)
-    )
+    return ScoreTable(f"{group}, {' or '.join(metrics)}, x 100", cells, tuple(notes))
 
 
-def _percent(value: float | None) -> float | None:
-    return None if value is None else 100 * value
+def _cell(percent: float, spread: float | None) -> str:
+    return f"{percent:.2f}" + ("" if spread is None else f" ± {100 * spread:.2f}")
+
+
+def _average(results: Sequence[Result | None]) -> str:
+    """The mean, rounded as in published tables; a dash if a score is missing or undefined."""
+    defined = [r for r in results if r is not None and not math.isnan(r.main)]
+    if len(defined) < len(results):
+        return "-"
+    return _cell(published_mean([100 * r.main for r in defined]), deviation([r.by_seed() for r in defined]))
 
 
 def _notes(task: str, rows: Sequence[Row]) -> list[str]:
@@ -266,12 +253,6 @@ def _notes(task: str, rows: Sequence[Row]) -> list[str]:
     if len({r.revision for r in by_row.values()}) > 1:
         notes.append(f"{task}: the rows are of different data, and cannot be compared")
     return notes
-
-
-def _average(scores: Sequence[float | None]) -> float | None:
-    """The mean, rounded as in published tables; None if a score is missing or NaN."""
-    present = [s for s in scores if s is not None and not math.isnan(s)]
-    return published_mean(present) if len(present) == len(scores) else None
 
 
 def deviation(tasks: Sequence[Mapping[int, float]]) -> float | None:
@@ -305,13 +286,11 @@ def _escaped(cell: str) -> str:
 
 def markdown(score_tables: Sequence[ScoreTable], lay: Callable[[Cells], str] = aligned) -> str:
     """Tables as Markdown, or with cells laid out differently."""
-    return "\n\n".join(_markdown(table, lay) for table in score_tables) + "\n"
-
-
-def _markdown(table: ScoreTable, lay: Callable[[Cells], str]) -> str:
-    notes = "".join(f"\n- {_escaped(note)}" for note in table.notes)
-    head = f"{_escaped(table.title)}, {_escaped(table.metric)}, x 100"
-    return f"{head}\n\n{lay(table.cells)}" + (f"\n{notes}" if notes else "")
+    texts = []
+    for table in score_tables:
+        notes = "".join(f"\n- {_escaped(note)}" for note in table.notes)
+        texts.append(f"{_escaped(table.title)}\n\n{lay(table.cells)}" + (f"\n{notes}" if notes else ""))
+    return "\n\n".join(texts) + "\n"
 
 
 def as_csv(rows: Sequence[Row]) -> str:

@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import DataError, InputError, MissingExtra, plural
-from .rows import Source, label, text
-from .task import Array, Embedder, Loaded, Scores, Task, as_read, embed
+from .task import Array, Embedder, Loaded, Scores, Source, Task, as_read, embed, label, text
 
 Classes = NDArray[np.integer]
 Folds = Sequence[tuple[NDArray[np.intp], NDArray[np.intp]]]

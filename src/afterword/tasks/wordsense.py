@@ -14,8 +14,7 @@ import numpy as np
 from ..encode.similarity import unit
 from ..errors import DataError, InputError, WordNotFound
 from ..text.words import Word, span_of
-from .rows import Source, label, text, texts
-from .task import Array, Embedder, Loaded, Scores, Task
+from .task import Array, Embedder, Loaded, Scores, Source, Task, label, text, texts
 
 UNDECIDED = -1
 """The result of `winner` if no score is the largest."""
