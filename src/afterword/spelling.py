@@ -140,7 +140,8 @@ def _in_words(hint: Any) -> str:
     """A type, for an error message."""
     origin, parts = get_origin(hint), get_args(hint)
     if origin is Literal:
-        return " or ".join(map(str, parts))
+        *names, last = map(str, parts)
+        return f"{', '.join(names)} or {last}" if names else last
     if origin in (Union, UnionType):
         return " or ".join(_in_words(p) for p in parts)
     return WORDS.get(hint) or LISTS.get(parts[0] if parts else int, "a list of methods")

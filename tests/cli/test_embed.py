@@ -94,7 +94,7 @@ def test_conditions(run: Run, gpt2: Path, tmp_path: Path):
     assert same(array(ended.rows)[:2], wanted)
     assert same(array(run(*spec, "a dog runs", "--condition", "speed").rows), wanted[:1])
     ended = run(*spec, "a dog runs")
-    assert ended.code == 2 and "{condition}" in ended.err and "--condition-field" in ended.err
+    assert ended.code == 2 and "{condition}" in ended.err and "--condition" in ended.err
 
 
 BAD = [

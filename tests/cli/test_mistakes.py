@@ -54,10 +54,14 @@ embed -m enc rows.txt | rows.txt --input
 embed -m enc -i pairs.jsonl --field sentence1 -o pairs.jsonl | pairs.jsonl
 embed -m enc --method echo --method reba -o new.npy a | .npy .jsonl
 similar -m enc a | --against
+similar -m enc a '' | empty --against
+similar -m enc a b --threshold 90 | 90 0.9
+similar -m enc a b --by cosin | 'cosin' 'cosine'
 # search
 duplicates -i vectors.parquet --over 90 | 90 0.9
 duplicates -i vectors.parquet --over 90% | --over '90%'
 embed -m enc --batch-tokens many a | --batch-tokens 'many'
+embed -m enc --dtype fp16 a | --dtype 'fp16' 'float16'
 duplicates rows.csv | rows.csv --model
 cluster -i vectors.parquet --k two | --k 'two'
 search index a --where colour=1 | 'colour' text
@@ -68,7 +72,7 @@ compare nope | nope evaluate
 evaluate -m enc --tasks stss --data . | 'stss' 'sts' --list
 evaluate -m enc --tasks sts | --data hub
 # what is fitted
-embed -m enc --post whiten a | --post --fit
+embed -m enc --post whiten a | whiten --fit
 embed -m enc --fit nope.txt --post centre a | nope.txt
 # tune and train
 tune -m enc --texts rows.txt --dev pairs.jsonl --out new | --dev --texts

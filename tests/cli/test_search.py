@@ -110,9 +110,9 @@ def moved(run: Run, gpt2: Path, tmp_path: Path) -> Path:
 
 def test_the_index_names_its_encoder_and_refuses_another(moved: Path):
     index = Index.open(moved)
-    assert encoder_of(index, Model(""), None).identity == index.info.identity
+    assert encoder_of(index, Model(model=""), None).identity == index.info.identity
     with pytest.raises(ModelError, match=str(moved)):
-        encoder_of(index, Model(""), "classical")
+        encoder_of(index, Model(model=""), "classical")
 
 
 def test_a_model_that_no_longer_exists_is_named(run: Run, moved: Path):
@@ -128,7 +128,7 @@ def test_a_class_that_an_index_names_is_not_imported(moved: Path):
     own = {**index.info.method, "weigh": {"kind": "mine", "class": "mine.Mine"}}
     index.info = replace(index.info, method=own)
     with pytest.raises(DataError, match="mine"):
-        encoder_of(index, Model(""), None)
+        encoder_of(index, Model(model=""), None)
 
 
 @pytest.mark.parametrize(

@@ -86,7 +86,8 @@ class Verb(Page, typer.core.TyperCommand):
             elif not e.message:
                 name = [option for option in options if option.startswith("--")]
                 e.message = f"Pass {' '.join([*name, parameter.metavar])}: {parameter.help}"
-            elif e.message.startswith("Input should be"):
+            e.message = e.message.removeprefix("Value error, ")
+            if e.message.startswith("Input should be"):
                 value = next((value for option, value in pairwise(words) if option in options), "")
                 e.message = f"{value!r}: {e.message.partition(',')[0]}"
             raise

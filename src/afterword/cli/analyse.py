@@ -292,7 +292,9 @@ def lengths(
     sets = _task_texts(tasks, data, texts) if tasks else {"": texts.read()}
     run, results = Run(revision=revision, trust_remote_code=trust_remote_code, as_json=as_json), []
     for path, short in run.names(model).items():
-        tokenizer, layout, limit = _read_tokenizer(Model(path, None, None, None, revision, trust_remote_code))
+        tokenizer, layout, limit = _read_tokenizer(
+            Model(model=path, revision=revision, trust_remote_code=trust_remote_code)
+        )
         for name, of_set in sets.items():
             full = " ".join([short] * (len(model) > 1 or not name) + [name] * bool(name))
             layout = chosen.layout if chosen else layout

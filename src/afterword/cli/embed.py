@@ -44,8 +44,8 @@ Files = Annotated[list[Path] | None, Option("-i", "--input", metavar="FILE",
     help="Read texts from this .txt, .jsonl, .csv, .tsv or .parquet file; all but .parquet may be gzipped (.gz). - is "
     "stdin. For a job: several files, or folders of them.")]
 Target = Annotated[str | None, Option("-o", "--output", metavar="PATH",
-    help="Write vectors to this .jsonl, .parquet or .npy file; or, as FOLDER/, to the shards of a job. After any "
-    "interruption, the same command goes on. Default: JSON lines to stdout.")]
+    help="Write vectors to a .jsonl, .parquet or .npy file; or, as FOLDER/, to the shards of a job. After an "
+    "interruption, the same command resumes. Default: JSON lines to stdout.")]
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,22 @@ class Chunks:
         help="Split texts, a row each: N tokens, sentences, paragraphs, or sentences:N for as many as fit.")] = None
     late: Annotated[bool, Option("--late",
         help="Late chunking: a chunk's vector is taken from a forward of its complete text.")] = False
-    overlap: o.Overlap = None
+    overlap: Annotated[int | None, Option("--overlap", min=0, metavar="N",
+        help="With --chunk N tokens: the number of tokens that a chunk shares with the chunk before it.")] = None
+
+    def parse(self, methods: int, conditional: bool) -> Chunking | None:
+        """How texts are split; for a number of methods, and for texts with or without conditions."""
+        if self.chunk is None:
+            if self.late or self.overlap is not None:
+                hint = "--late" if self.late else "--overlap"
+                raise typer.BadParameter("needs chunks: pass --chunk 128 or --chunk sentences", param_hint=hint)
+            return None
+        from ..jobs.recipe import Chunking
+
+        if conditional or (self.late and methods > 1):
+            hint = "--chunk" if conditional else "--late"
+            raise typer.BadParameter("takes one method, and no condition", param_hint=hint)
+        return Chunking.parse(self.chunk, self.late, self.overlap)
 
 
 @dataclass(frozen=True)
@@ -105,23 +120,16 @@ class Fitting:
 
     def check(self, methods: Mapping[str, AnyMethod], overwrite: bool) -> None:
         """Validate the options before a model is loaded, and report rows without a text to fit on."""
-        unfitted = any(not member.weigh.fitted for method in methods.values() for member in method.members)
-        if self.post is None and self.fit is None and self.save is None and not unfitted:
-            return
         from ..files.atomic import check_folder
-        from ..post import Unfitted, parse_post
+        from ..post import parse_post
 
         if len(methods) > 1 and (self.fit or self.save):
-            raise typer.BadParameter("goes with one method", param_hint="--fit" if self.fit else "--save")
+            raise typer.BadParameter("takes one method", param_hint="--fit" if self.fit else "--save")
         if self.save is not None:
             check_folder(self.save, overwrite)
-        steps = parse_post(self.post or "none")
-        check_fit(self.fit, methods.values(), steps)
-        if self.fit is None and (unfitted or any(isinstance(step, Unfitted) for step in steps)):
-            hint = "--method" if unfitted else "--post"
-            raise typer.BadParameter("is fitted to texts: pass a file of them with --fit", param_hint=hint)
+        check_fit(self.fit, methods.values(), parse_post(self.post or "none"))
         if self.fit is not None:
-            say(f"fitting to {len(fit_texts(self.fit)):,} texts of {self.fit}")
+            fit_texts(self.fit)
 
 
 def embed(
@@ -145,7 +153,7 @@ def embed(
     folder, path = target_of(output, jobs)
     methods = method.methods()
     conditional = condition != Condition()
-    check_condition(methods.values(), "--condition or --condition-field", conditional)
+    check_condition(methods.values(), conditional)
     own = {"text": "text"} if chunks.chunk is None else CHUNK_COLUMNS
     kept = read_keep(keep, [*own, *(methods or [VECTOR]), *((ROW, ID, PROBLEM) if folder else ())])
     delimiter = form.form().delimiter
@@ -167,9 +175,9 @@ def embed(
             file.check(inputs, len(methods))
         if inputs.files and inputs.files[0].is_file():  # mistakes are reported before torch is imported
             next(read_ahead(inputs.items()), None)
-        fitting.check(methods, overwrite)
         model.located()
-        read_chunking(chunks.chunk, chunks.late, len(methods), conditional, chunks.overlap)
+        fitting.check(methods, overwrite)
+        chunks.parse(len(methods), conditional)
         check_device(model.device)
         recipe = recipe_of(model, method, speed, **vars(chunks), post=fitting.post, fit=fitting.fit)
         if folder is not None:
@@ -181,8 +189,6 @@ def embed(
 
 def target_of(output: str | None, jobs: Jobs) -> tuple[Path | None, Path | None]:
     """The folder of a job, or the file, that --output names; at most one of the two."""
-    if jobs.workers not in (None, "auto") and not (jobs.workers.isdigit() and int(jobs.workers)):
-        raise typer.BadParameter(f"{jobs.workers!r}: pass a number of processes, or auto", param_hint="--workers")
     output = None if output == "-" else output
     path = None if output is None else Path(output)
     if path is not None and output and (output.endswith(("/", "\\")) or (path / JOB).is_file()):
@@ -193,7 +199,7 @@ def target_of(output: str | None, jobs: Jobs) -> tuple[Path | None, Path | None]
         return path or Path(), None
     if jobs != Jobs():
         name = next(name for name, value in vars(jobs).items() if value != getattr(Jobs, name)).replace("_", "-")
-        raise typer.BadParameter("goes with the folder of a job: write -o FOLDER/", param_hint=f"--{name}")
+        raise typer.BadParameter(f"--{name} is an option of a job: write -o FOLDER/")
     return None, path
 
 
@@ -211,11 +217,8 @@ def recipe_of(model: Model, method: Method, speed: Speed, **more: Any) -> Recipe
     from ..jobs.recipe import Recipe
 
     load = {name: value for name, value in vars(model).items() if value and name != "model"}
-    options = {
-        "prompt": method.prompt, "prompt_name": method.prompt_name, "normalize_embeddings": method.normalize,
-        "truncate_dim": method.truncate_dim, "batch_tokens": speed.batch_tokens, "on_long": method.on_long,
-    }  # fmt: skip
-    return Recipe(model.model, tuple(dict.fromkeys(method.method or ())), load, options, **more)
+    specs = tuple(dict.fromkeys(method.method or ()))
+    return Recipe(model.model, specs, load, method.options(speed.batch_tokens), **more)
 
 
 class JobBar(Listener):
@@ -264,7 +267,7 @@ def to_folder(folder: Path, inputs: Inputs, recipe: Recipe, speed: Speed, jobs: 
     worker = ShardWorker.of(folder, inputs, recipe, no_text=jobs.no_text, window=speed.window, id=jobs.id)
     if jobs.dry_run:
         return print_estimate(inputs, recipe)
-    workers: Any = jobs.workers if jobs.workers in (None, "auto") else int(jobs.workers)
+    workers: Any = int(jobs.workers) if jobs.workers and jobs.workers.isdigit() else jobs.workers
     run = run_by(workers, jobs.ray, jobs.threads, float((recipe.load.get("device") or "").startswith("cuda")))
     began = time.perf_counter()
     job = Job.create(worker, jobs.shard_rows or SHARD_ROWS, overwrite=overwrite)
@@ -387,27 +390,11 @@ def summary(rows: int, rejected: int, new: int, listing: Path | None, seconds: f
     >>> summary(3, 0, 3, None, 1.0), summary(2000, 3, 500, Path("bad.jsonl"), 10.0)
     ('3 rows in 1.0 s (3 rows/s)', '2,000 rows, 500 of them in 10.0 s (50 rows/s); 3 rejected, listed in bad.jsonl')
     """
-    line = f"{plural(rows, 'row')}{where}" + (f", {new:,} of them" if new != rows else "")
-    line += f" in {seconds:.1f} s ({new / max(seconds, 1e-9):.0f} rows/s)"
+    line = f"{plural(rows, 'row')}{where}" + (f", {new:,} of them" if 0 < new < rows else "")
+    speed = f" in {seconds:.1f} s ({new / max(seconds, 1e-9):.0f} rows/s)"
+    line += ", none left to embed" if rows and not new else speed
     listed = f", listed in {listing}" if listing is not None else ""
     return f"{line}; {rejected:,} rejected{listed}" if rejected else line
-
-
-def read_chunking(
-    chunk: str | None, late: bool, methods: int, conditional: bool, overlap: int | None = None
-) -> Chunking | None:
-    """How texts are split, from the options, the number of methods, and whether texts have conditions."""
-    if chunk is None:
-        if late or overlap is not None:
-            hint = "--late" if late else "--overlap"
-            raise typer.BadParameter("needs chunks: pass --chunk 128 or --chunk sentences", param_hint=hint)
-        return None
-    from ..jobs.recipe import Chunking
-
-    if conditional or (late and methods > 1):
-        hint = "--chunk" if conditional else "--late"
-        raise typer.BadParameter("goes with one method, and without a condition", param_hint=hint)
-    return Chunking.parse(chunk, late, overlap)
 
 
 def fit_texts(path: Path) -> list[str]:
@@ -421,14 +408,13 @@ def fit_texts(path: Path) -> list[str]:
 
 
 def check_fit(fit: object, methods: Iterable[AnyMethod], steps: Iterable[Post]) -> None:
-    """Refuse --fit where no method and no step is fitted."""
-    from ..post import Unfitted
+    """Refuse --fit where no method and no step is fitted to texts, and its absence where one is."""
+    from ..post import Unfitted, spelled
 
-    unfitted = any(not m.weigh.fitted for method in methods for m in method.members) or any(
-        isinstance(step, Unfitted) for step in steps
-    )
+    unfitted = [str(member) for method in methods for member in method.members if not member.weigh.fitted]
+    unfitted += [spelled([step]) for step in steps if isinstance(step, Unfitted)]
+    if fit is None and unfitted:
+        raise typer.BadParameter(f"{unfitted[0]} is fitted to texts: pass a file of them", param_hint="--fit")
     if fit is not None and not unfitted:
-        raise typer.BadParameter(
-            "has no effect: no method (tfidf, sif, remove_biases) and no step (centre, whiten, ...) is fitted to texts",
-            param_hint="--fit",
-        )
+        raise typer.BadParameter("no method (tfidf, sif, ...) and no step (centre, whiten, ...) needs it: leave it out",
+                                 param_hint="--fit")  # fmt: skip

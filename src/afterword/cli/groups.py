@@ -7,7 +7,6 @@ import io
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -15,10 +14,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from typer import Argument, Option
 
+from ..errors import InputError, plural
 from . import options as o
 from .console import Bar
-from .option_groups import Form, Input, Method, Model
-from .sides import Side, embed_side, encode_options, finish, indexed_side, read_items, stored_side
+from .option_groups import Form, Input, Method, OptionalModel
+from .sides import Side, embed_side, finish, indexed_side, read_items, stored_side
 from .tables import Column, page_width, table
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 GROUPS = 10  # groups that are printed
 MEMBERS = 3  # repeats of a group that are printed
 TYPICAL = 5  # texts of a cluster that are printed
-ENDINGS = (".jsonl", ".csv", ".parquet")
 Record = tuple[int, dict[str, Any]]
 """The number of a row, and what is listed of it."""
 
@@ -45,33 +44,26 @@ Seed = Annotated[int, Option("--seed", min=0, metavar="N",
     help="Seed: the same one gives the same clusters on one machine.")]
 ClustersFile = Annotated[Path | None, Option("-o", "--output", metavar="FILE",
     help="Write line, text and cluster of each row to this .jsonl, .csv or .parquet file.")]
-Overwrite = Annotated[bool, Option("--overwrite", help="Replace files that exist.")]
 # fmt: on
 
 
-@dataclass(frozen=True)
-class TextModel(Model):
-    """The model of texts; stored vectors need none."""
-
-    model: o.ModelOfTexts = ""
-
-
 def duplicates(
-    model: TextModel,
+    model: OptionalModel,
     source: Input,
     method: Method,
     file: File = None,
     over: Over = 0.9,
     output: KeptFile = None,
     repeats: RepeatsFile = None,
-    overwrite: Overwrite = False,
+    overwrite: o.Overwrite = False,
     batch_tokens: o.BatchTokens = None,
     as_json: o.AsJson = False,
     progress: o.Progress = None,
 ) -> int:
     """Find texts that repeat others, or nearly so, and keep one of each.
 
-    All pairs are compared. A text is in a group if it is near any text of it; the first row is kept.
+    The input is texts to embed with --model, or vectors: a .parquet file of `afterword embed`, the folder of a job or
+    of an index. All pairs are compared. A text is in a group if it is near any text of it; the first row is kept.
 
     Examples:
         afterword duplicates vectors.parquet --over 0.9 -o kept.jsonl
@@ -81,10 +73,8 @@ def duplicates(
 
     check_threshold(over)
     path = _path(file, source.input)
-    for target, option in ((output, "--output"), (repeats, "--repeats")):
-        _check_output(target, path, overwrite, option)
-    if output is not None and output == repeats:
-        raise typer.BadParameter(f"{repeats} is the file of --output", param_hint="--repeats")
+    _check_output(output, overwrite)
+    _check_output(repeats, overwrite)
     side = _read_side(path, model, source, method, batch_tokens)
     (vectors,) = side.vectors.values()
     with Bar("", "rows", len(vectors), progress) as bar:
@@ -102,20 +92,21 @@ def duplicates(
 
 
 def cluster(
-    model: TextModel,
+    model: OptionalModel,
     source: Input,
     method: Method,
     file: File = None,
     k: Number = "auto",
     seed: Seed = 0,
     output: ClustersFile = None,
-    overwrite: Overwrite = False,
+    overwrite: o.Overwrite = False,
     batch_tokens: o.BatchTokens = None,
     as_json: o.AsJson = False,
 ) -> int:
     """Sort texts into clusters, and print the size, the most distinctive words and five typical texts of each.
 
-    Each different text counts once. Cluster 0 is the one with the most texts.
+    The input is as for `afterword duplicates`. Each different text counts once. Cluster 0 is the one with the most
+    texts.
 
     Examples:
         afterword cluster vectors.parquet --k 8 -o clusters.csv
@@ -128,7 +119,7 @@ def cluster(
         raise typer.BadParameter(f"{k!r}: pass a number of at least 2, or auto", param_hint="--k")
     number: int | Literal["auto"] = "auto" if k == "auto" else int(k)
     path = _path(file, source.input)
-    _check_output(output, path, overwrite, "--output")
+    _check_output(output, overwrite)
     side = _read_side(path, model, source, method, batch_tokens)
     (vectors,) = side.vectors.values()
     found = clustered(vectors, number, seed)
@@ -160,7 +151,7 @@ def _path(file: Path | None, input: Path | None) -> Path | None:
     return file or input
 
 
-def _read_side(path: Path | None, model: TextModel, form: Form, method: Method, batch_tokens: int | None) -> Side:
+def _read_side(path: Path | None, model: OptionalModel, form: Form, method: Method, batch_tokens: int | None) -> Side:
     """Read stored vectors, or read texts and embed them."""
     from ..files.read import check_file
     from ..jobs.recipe import MethodsEmbedder
@@ -193,19 +184,20 @@ def _read_side(path: Path | None, model: TextModel, form: Form, method: Method, 
     if len(method.methods()) > 1:
         raise typer.BadParameter("pass one", param_hint="--method")
     items = read_items(form.open(path))
-    return embed_side(items, MethodsEmbedder.open(model, method.methods(), encode_options(method, batch_tokens)), path)
+    return embed_side(items, MethodsEmbedder.open(model, method.methods(), method.options(batch_tokens)), path)
 
 
-def _check_output(path: Path | None, source: Path | None, overwrite: bool, option: str) -> None:
+def _check_output(path: Path | None, overwrite: bool) -> None:
     """Refuse a file that cannot be written, before a long computation."""
+    from ..files.atomic import check_target
+
     if path is None:
         return
-    if path.suffix.lower() not in ENDINGS:
-        raise typer.BadParameter(f"{path}: the name ends in {', '.join(ENDINGS)}", param_hint=option)
-    if source is not None and path.resolve() == source.resolve():
-        raise typer.BadParameter(f"{path} is the input", param_hint=option)
+    check_target(path)
+    if path.suffix.lower() not in (".jsonl", ".csv", ".parquet"):
+        raise InputError(f"{path} has an unknown format: write a .jsonl, .csv or .parquet file")
     if path.exists() and not overwrite:
-        raise typer.BadParameter(f"{path} exists: pass another name, or --overwrite", param_hint=option)
+        raise InputError(f"{path} exists: choose another name, or pass overwrite=True")
 
 
 def _write_list(path: Path, side: Side, records: Sequence[Record], names: Sequence[str]) -> None:
@@ -260,8 +252,8 @@ def _duplicates_page(side: Side, kept: Sequence[Record], repeats: Sequence[Recor
     for _, record in repeats:
         groups.setdefault(record["repeats"], []).append(record)
     rows = len(kept) + len(repeats)
-    head = f"{rows:,} rows: {len(kept):,} kept, {len(repeats):,} repeat one of {len(groups):,} of them"
-    lines = [f"{head} (cosine {over:g} or more)"]
+    repeated = f", {len(repeats):,} repeat one of {len(groups):,} of these" if groups else ", none repeats another"
+    lines = [f"{plural(rows, 'row')}: {len(kept):,} kept{repeated} (cosine {over:g} or more)"]
     if not groups:
         return lines
     texts = {record[side.key]: record["text"] for _, record in kept}

@@ -17,8 +17,8 @@ from ..errors import DataError, plural
 from ..jobs import VECTOR
 from . import options as o
 from .console import REJECTED, Bar, interruptible, say, say_loading
-from .embed import read_chunking
-from .option_groups import Input, Model, Speed, check_condition, read_keep, read_methods
+from .embed import Chunks
+from .option_groups import Input, Model, OptionalModel, Speed, read_keep, read_methods
 
 if TYPE_CHECKING:
     from ..files.lines import Reader
@@ -35,8 +35,6 @@ STORED_STEP = 50_000  # stored rows of one merge
 
 # fmt: off
 Folder = Annotated[Path, Argument(metavar="FOLDER", help="The folder of the index.")]
-MadeBy = Annotated[str, Option("-m", "--model", metavar="MODEL", show_default=False,
-    help="The model, as for `afterword embed`.")]
 Stored = Annotated[Path | None, Option("--from", metavar="PATH",
     help="Take texts and vectors of this .parquet file of `afterword embed`, or of a finished job's folder. -m names "
     "the model that made them.")]
@@ -46,10 +44,6 @@ PromptName = Annotated[str | None, Option("--prompt-name", metavar="NAME",
     help="Put the model's prompt of this name before every text. Default: its prompt for documents.")]
 QueryPromptName = Annotated[str | None, Option("--query-prompt-name", metavar="NAME",
     help="The model's prompt for queries. Default: the one named query, if there is one.")]
-Chunk = Annotated[str | None, Option("--chunk", metavar="HOW",
-    help="Split texts, each chunk a row: N tokens, sentences, paragraphs, or sentences:N for as many as fit.")]
-Late = Annotated[bool, Option("--late",
-    help="Late chunking: a chunk's vector is taken from a forward of its complete text.")]
 Language = Annotated[str | None, Option("--language", metavar="NAME",
     help="Language of the text index, such as English or German: its stems; or none. Default: English, or none where "
     "most letters are not Latin.")]
@@ -58,17 +52,11 @@ Status = Annotated[bool, Option("--status", help="Print what is in the index, an
 # fmt: on
 
 
-@dataclass(frozen=True)
-class IndexedModel(Model):
-    """The model of an index, which --status does not need."""
-
-    model: MadeBy = ""
-
-
 def index(
     folder: Folder,
-    model: IndexedModel,
+    model: OptionalModel,
     source: Input,
+    chunks: Chunks,
     speed: Speed,
     stored: Stored = None,
     id: Id = None,
@@ -76,9 +64,6 @@ def index(
     method: o.Method = None,
     prompt_name: PromptName = None,
     query_prompt_name: QueryPromptName = None,
-    chunk: Chunk = None,
-    late: Late = False,
-    overlap: o.Overlap = None,
     language: Language = None,
     prune: Prune = False,
     status: Status = False,
@@ -98,25 +83,24 @@ def index(
         return _print_status(folder, as_json)
     if not model.model:
         raise typer.BadParameter("pass one, such as -m minilm", param_hint="--model")
-    if stored is not None and chunk is not None:
+    if stored is not None and chunks.chunk is not None:
         raise typer.BadParameter("stored vectors are those of complete texts: leave out --chunk", param_hint="--from")
     if stored is not None and source.input is not None:
         raise typer.BadParameter("pass --input or --from, not both", param_hint="--from")
     from ..search.index import Index, exists, writing
 
     methods = read_methods([method] if method else None)
-    check_condition(methods.values(), "another template", False)
-    chunking = read_chunking(chunk, late, 1, False, overlap)
+    chunking = chunks.parse(1, False)
     names = _kept_names(Index.open(folder).kept if exists(folder) else [], keep)
     options = {"prompt": None, "prompt_name": prompt_name, "normalize_embeddings": False, "truncate_dim": None,
                "batch_tokens": speed.batch_tokens, "on_long": on_long}  # fmt: skip
     settings = {
-        "chunking": chunk or "", "late": late, "overlap": overlap or 0, "language": language or "",
+        "chunking": chunks.chunk or "", "late": chunks.late, "overlap": chunks.overlap or 0, "language": language or "",
         "query_prompt_name": query_prompt_name,
         "loading": {name: getattr(model, name) for name in ("revision", "max_length", "dtype")},
     }  # fmt: skip
     build = Build(folder, model, methods, options, settings, prune, speed.progress)
-    with writing(folder), interruptible(lambda: "rows that were merged are kept; the same command goes on from there"):
+    with writing(folder), interruptible(lambda: "rows that were merged are kept; the same command resumes"):
         if stored is not None:
             return build.from_stored(stored, names, id, keep is None)
         with closing(source.open(source.input, columns=_with_id(names, id))) as reader:
@@ -261,7 +245,7 @@ def _embed(
 ) -> None:  # fmt: skip
     """Embed new rows a window at a time, and merge them.
 
-    Windows are cut by the input alone, so that a build that goes on has the vectors of an uninterrupted one.
+    Windows are cut by the input alone, so that a resumed build has the vectors of an uninterrupted one.
     """
     from ..jobs.rows import Item, embed_window
 

@@ -8,13 +8,12 @@ from __future__ import annotations
 import csv
 import json
 import os
-import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from copy import copy
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from pathlib import Path
@@ -45,16 +44,22 @@ Models = Annotated[
 
 
 @dataclass(frozen=True)
-class Model:
-    """The model and how it is loaded; a verb with an optional model overrides the field in a subclass."""
+class Loading:
+    """How a model is loaded."""
 
     title: ClassVar = "Model"
-    model: o.Model
     device: o.Device = None
     dtype: o.Dtype = None
     max_length: o.MaxLength = None
     revision: o.Revision = None
     trust_remote_code: o.Trust = False
+
+
+@dataclass(frozen=True)
+class Model(Loading):
+    """The model and how it is loaded."""
+
+    model: o.Model = field(kw_only=True)
 
     def load(self, method: AnyMethod | None) -> Encoder:
         """Load the encoder; without a method, with that of the folder."""
@@ -78,6 +83,13 @@ class Model:
         if folder.is_dir() and not (folder / "modules.json").exists():
             check_folder(folder)
         return source
+
+
+@dataclass(frozen=True)
+class OptionalModel(Model):
+    """The model of a verb that can do without: an index names its own, and stored vectors need none."""
+
+    model: o.Model = ""
 
 
 @dataclass(frozen=True)
@@ -159,6 +171,13 @@ class Method:
     def methods(self) -> dict[str, AnyMethod]:
         """The methods by the name of their vectors."""
         return read_methods(self.method)
+
+    def options(self, batch_tokens: int | None) -> dict[str, Any]:
+        """The options of `Encoder.encode`."""
+        return {
+            "prompt": self.prompt, "prompt_name": self.prompt_name, "normalize_embeddings": self.normalize,
+            "truncate_dim": self.truncate_dim, "batch_tokens": batch_tokens, "on_long": self.on_long,
+        }  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -245,22 +264,17 @@ class Texts:
 
 
 @dataclass(frozen=True)
-class Run:
+class Run(Loading):
     """How models are loaded and run, and how results are printed."""
 
     title: ClassVar = "Output"
-    max_length: o.MaxLength = None
     batch_tokens: o.BatchTokens = None
-    device: o.Device = None
-    dtype: o.Dtype = None
-    revision: o.Revision = None
-    trust_remote_code: o.Trust = False
     as_json: o.AsJson = False
 
     def load(self, model: str, method: AnyMethod | None) -> Encoder:
         """Load a model with a method, or with that of its folder."""
-        options = (self.device, self.dtype, self.max_length, self.revision, self.trust_remote_code)
-        return Model(model, *options).load(method)
+        options = {f.name: getattr(self, f.name) for f in fields(Loading)}
+        return Model(model=model, **options).load(method)
 
     def encoders(
         self, models: Sequence[str], methods: Mapping[str, AnyMethod]
@@ -289,7 +303,8 @@ class Run:
         """Print measurements as JSON, or their tables. Returns the exit code."""
         from ..papers.measurement import for_json
 
-        typer.echo(as_text(for_json(results)) if self.as_json else "\n".join(measured(tables, page_width())))
+        found = json.dumps(for_json(results), ensure_ascii=False) if self.as_json else None
+        typer.echo(found or "\n".join(measured(tables, page_width())))
         return 0
 
 
@@ -360,11 +375,6 @@ def distinct(names: Iterable[str], short: Callable[[str], str]) -> dict[str, str
     return {name: short(name) if counts[short(name)] == 1 else name for name in names}
 
 
-def as_text(results: Any) -> str:
-    """Results as JSON: a list on one line, an object indented."""
-    return json.dumps(results, ensure_ascii=False, indent=None if isinstance(results, list) else 2)
-
-
 def check_device(device: str | None) -> None:
     """Raise typer.BadParameter if the device is not available."""
     import torch
@@ -390,35 +400,22 @@ def read_methods(specs: Sequence[str] | None) -> dict[str, AnyMethod]:
     return {spec: parse_method(spec) for spec in specs}
 
 
-def check_condition(methods: Iterable[AnyMethod], options: str, conditional: bool) -> None:
-    """Refuse a template with ``{condition}`` without a condition, and the reverse, before a model is loaded.
-
-    Args:
-        methods: the methods.
-        options: the options that pass a condition.
-        conditional: whether there is a condition.
-    """
+def check_condition(methods: Iterable[AnyMethod], conditional: bool) -> None:
+    """Refuse a template with ``{condition}`` without a condition, and the reverse, before a model is loaded."""
     for method in methods:
         needed = any("condition" in member.layout.fields for member in method.members)
-        if needed and not conditional:
-            raise typer.BadParameter(f"the template holds {{condition}}: pass {options}", param_hint="--method")
-        if conditional and not needed:
-            raise typer.BadParameter(f"the template of {method} does not hold {{condition}}", param_hint="--condition")
-
-
-GENERIC = re.compile(r"(model|encoder|final|best|out|checkpoint-\d+)")
+        if needed != conditional:
+            holds = "holds" if needed else "does not hold"
+            raise typer.BadParameter(f"the template of {method} {holds} {{condition}}", param_hint="--condition")
 
 
 def short_name(model: str) -> str:
-    """A model's name in tables and figures: its folder's, with the folder above where the name says nothing.
+    """A model's name in tables and figures: that of its folder.
 
-    >>> short_name("runs/tuned/"), short_name("tuned/checkpoint-50")
-    ('tuned', 'tuned/checkpoint-50')
+    >>> short_name("runs/tuned/")
+    'tuned'
     """
-    path = Path(model)
-    path = path.resolve() if path.exists() else path
-    named = len(path.parts) > 1 and GENERIC.fullmatch(path.name) is not None
-    return "/".join(path.parts[-2:]) if named else path.name or model
+    return Path(model).resolve().name
 
 
 def check_texts(texts: Sequence[str], path: Path | None) -> None:

@@ -26,9 +26,6 @@ Methods = Annotated[list[str] | None, Option("--method", metavar="METHOD",
     help=f"{METHOD} May be repeated. Default: the method saved in the folder, or classical.")]
 Method = Annotated[str | None, Option("--method", metavar="METHOD",
     help=f"{METHOD} Default: the method saved in the folder, or classical.")]
-ModelOfTexts = Annotated[str, Option("-m", "--model", show_default=False, metavar="MODEL",
-    help="The model that embeds the texts of the input, as for `afterword embed`. Without it, the input is a .parquet "
-    "file of vectors that `afterword embed` wrote, or the folder of an index.")]
 Input = Annotated[Path | None, Option("-i", "--input", metavar="FILE",
     help="Read texts from this .txt, .jsonl, .csv, .tsv or .parquet file; all but .parquet may be gzipped (.gz). - is "
     "stdin.")]
@@ -43,17 +40,15 @@ Encoding = Annotated[str | None, Option("--encoding", metavar="NAME",
     help="Encoding of a text file, such as cp1252, gb18030 or utf-16. Default: UTF-8.")]
 NoHeader = Annotated[bool, Option("--no-header",
     help="The first row of a .csv or .tsv file is data: its columns are named 1, 2, and so on.")]
-Overlap = Annotated[int | None, Option("--overlap", min=0, metavar="N",
-    help="With --chunk N tokens: the number of tokens that a chunk shares with the chunk before it.")]
 Keep = Annotated[list[str] | None, Option("--keep", metavar="NAMES",
     help="Write these columns or fields of the input with the vectors, as in id,channel; may be repeated.")]
 Output = Annotated[Path | None, Option("-o", "--output", metavar="FILE",
-    help="Write vectors to this .jsonl, .parquet or .npy file. Default: JSON lines to stdout.")]
+    help="Write vectors to a .jsonl, .parquet or .npy file. Default: JSON lines to stdout.")]
 RejectsFile = Annotated[Path | None, Option("--rejects", metavar="FILE",
     help="List rows without a vector in this file, which is replaced if there are such rows. Default: "
     "OUTPUT.rejects.jsonl, or stderr without an output file.")]
 Overwrite = Annotated[bool, Option("--overwrite",
-    help="Replace the output if it exists, and unfinished parts that do not fit.")]
+    help="Replace the output if it exists, or a job with different settings.")]
 Device = Annotated[str | None, Option("--device", metavar="DEVICE", callback=_device,
     help="Device: cpu, cuda, cuda:1 or mps. Default: a GPU, if any.")]
 Dtype = Annotated[Literal["float32", "bfloat16", "float16", "float64", "auto"] | None, Option("--dtype",

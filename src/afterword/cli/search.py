@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -16,7 +16,7 @@ from ..errors import AfterwordError, DataError, plural
 from ..jobs import VECTOR
 from . import options as o
 from .console import say
-from .option_groups import Input, Model, read_methods
+from .option_groups import Input, Model, OptionalModel, read_methods
 from .sides import load_same
 from .tables import Column, page_width, table
 
@@ -32,8 +32,6 @@ By = Literal["hybrid", "vector", "text"]
 # fmt: off
 Folder = Annotated[Path, Argument(metavar="FOLDER", help="The folder of the index.")]
 Query = Annotated[list[str] | None, Argument(metavar="QUERY", help="The query. Default: those of --input or stdin.")]
-IndexedBy = Annotated[str, Option("-m", "--model", metavar="MODEL", show_default=False,
-    help="The model. Default: the one that the index names.")]
 IndexMethod = Annotated[str | None, Option("--method", metavar="METHOD",
     help="The method. Default: the one that the index names.")]
 JudgedQueries = Annotated[Path | None, Option("--queries", metavar="FILE",
@@ -53,16 +51,9 @@ Each = Annotated[bool, Option("--each", help="One row per document: its best chu
 # fmt: on
 
 
-@dataclass(frozen=True)
-class IndexModel(Model):
-    """The model that made an index."""
-
-    model: IndexedBy = ""
-
-
 def search(
     folder: Folder,
-    model: IndexModel,
+    model: OptionalModel,
     source: Input,
     query: Query = None,
     method: IndexMethod = None,

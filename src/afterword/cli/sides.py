@@ -67,14 +67,6 @@ def finish(sides: Sequence[Side]) -> int:
     return REJECTED if any(side.rejected for side in sides) else 0
 
 
-def encode_options(method: Method, batch_tokens: int | None) -> dict[str, Any]:
-    """The options of `Encoder.encode` that a command line has."""
-    return {
-        "prompt": method.prompt, "prompt_name": method.prompt_name, "normalize_embeddings": method.normalize,
-        "truncate_dim": method.truncate_dim, "on_long": method.on_long, "batch_tokens": batch_tokens,
-    }  # fmt: skip
-
-
 def read_items(reader: Reader) -> list[Item]:
     """The rows of an input that is embedded now; closes it."""
     from ..jobs.rows import items_of
@@ -182,7 +174,7 @@ def load_as_stored(
         raise typer.BadParameter(f"{file.path} holds vectors of {names}: pass one of them", param_hint="--method")
     encoder, column = load_same(model, file.infos, file.path, methods[0] if methods else None)
     if queries:
-        check_condition([encoder.method], "--condition", condition is not None)
+        check_condition([encoder.method], condition is not None)
     info = file.infos[column]
     if settings["truncate_dim"] not in (None, info.dimension):
         raise typer.BadParameter(f"the vectors of {file.path} have {info.dimension}", param_hint="--truncate-dim")

@@ -14,7 +14,7 @@ from typer import Argument, Option
 from ..errors import one_line
 from . import options as o
 from .option_groups import Input, Method, Model, check_condition
-from .sides import Side, embed_side, encode_options, finish, load_as_stored, read_items, stored_side
+from .sides import Side, embed_side, finish, load_as_stored, read_items, stored_side
 from .tables import Column, page_width, table, wrapped
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def similar(
     from ..jobs.stored import holds_vectors
     from ..search.stored import open_stored
 
-    settings = encode_options(method, batch_tokens)
+    settings = method.options(batch_tokens)
     alone = against is None and not texts and source.field is None
     stored = next((path for path in (against, source.input if alone else None) if path and holds_vectors(path)), None)
     items = others = None
@@ -94,7 +94,7 @@ def similar(
         sides.append(stored_side(file, column))
     else:
         methods = method.methods()
-        check_condition(methods.values(), "--condition", condition is not None)
+        check_condition(methods.values(), condition is not None)
         embedder = MethodsEmbedder.open(model, methods, settings, condition)
         sides = [embed_side(items or [], embedder, source.input)]
         sides += [] if others is None else [embed_side(others, embedder, against)]
@@ -141,7 +141,11 @@ def compare(sides: Sequence[Side], by: str, top: int | None, threshold: float | 
     from ..encode.similarity import pairwise
 
     if len(sides) == 1 and len(sides[0].texts) < 2:
-        raise typer.BadParameter("one text alone: pass another, or a file by --against", param_hint="TEXT")
+        why = "".join(f" ({note})" for note in sides[0].notes)
+        raise typer.BadParameter(f"there is one text to compare{why}: pass another, or a file with --against")
+    if threshold is not None and threshold > 1 and by == "cosine":
+        raise typer.BadParameter(f"{threshold:g} is above 1, the highest cosine: use {threshold / 100:g}",
+                                 param_hint="--threshold")  # fmt: skip
     if centre:
         sides = _centred(sides)
     left, right = sides[0].vectors, sides[-1].vectors

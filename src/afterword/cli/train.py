@@ -134,7 +134,7 @@ def train(
     }
     settings = Settings(**{f.name: chosen[f.name] for f in fields(Settings) if f.name in chosen})
     rows, scored = TrainingRows.read(data), None if dev is None else TrainingRows.read(dev)
-    Model(model).located()
+    Model(model=model).located()
     from ..train import train as run
 
     check_device(device)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -20,16 +20,6 @@ def words(
     text: Annotated[str | None, typer.Argument(metavar="TEXT", help="The text that holds the words.")] = None,
     words: Annotated[
         list[str] | None, typer.Argument(metavar="WORD", help="Words to embed; of each, the first occurrence.")
-    ] = None,
-    occurrence: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--occurrence", metavar="WORD:N", help="Embed occurrence N of a word, counted from 0; -1 is the last."
-        ),
-    ] = None,
-    span: Annotated[
-        list[str] | None,
-        typer.Option("--span", metavar="START:END", help="Embed the characters from START up to END, from 0."),
     ] = None,
     input: Annotated[
         Path | None,
@@ -56,13 +46,12 @@ def words(
     options = Method([method] if method else None, prompt, prompt_name, normalize, None, on_long)
     options.methods()
     kept = read_keep(output.keep, [*WORD_COLUMNS, VECTOR])
-    given: list[Any] = [*(words or []), *map(_occurrence, occurrence or []), *map(_span, span or [])]
-    if (text is not None or given) and (input is not None or text is None or not given):
-        raise typer.BadParameter("pass a text and words of it, or a file with --input", param_hint="WORDS")
+    if (text is None) != (not words) or (text is not None and input is not None):
+        raise typer.BadParameter("pass a text and words of it, or a file with --input", param_hint="WORD")
     listed = None
     if text is not None:
         check_texts([text], None)
-        listed = ListedReader([text], {"words": given})
+        listed = ListedReader([text], {"words": words})
     layout = {**vars(separated), "delimiter": separated.form().delimiter}
     inputs = Inputs((), keep=tuple(kept), words=True, **layout)
     if listed is None:
@@ -80,21 +69,3 @@ def words(
     if file is not None:
         return to_file(file, inputs, listed, recipe, speed)
     return to_stdout(inputs, listed, recipe, speed, output.rejects)
-
-
-def _occurrence(spelled: str) -> tuple[str, int]:
-    word, colon, number = spelled.rpartition(":")
-    try:
-        return word, int(number if colon else "none")
-    except ValueError:
-        raise typer.BadParameter(
-            f"{spelled!r}: write WORD:N, as in bank:1 for the second", param_hint="--occurrence"
-        ) from None
-
-
-def _span(spelled: str) -> tuple[int, int]:
-    start, _, end = spelled.partition(":")
-    try:
-        return int(start), int(end)
-    except ValueError:
-        raise typer.BadParameter(f"{spelled!r}: write START:END, as in 4:8", param_hint="--span") from None

@@ -196,13 +196,12 @@ class JsonLinesReader(LinesReader):
         return Record(number, value)
 
 
-def no_field(name: object, field: str, columns: Sequence[str]) -> NoReturn:
+def no_field(name: object, field: str, columns: Sequence[str], fix: str = "choose one of them") -> NoReturn:
     """Raise a DataError that names a missing column and lists the columns there are."""
     listed = [c if c.isprintable() and c == c.strip() else repr(c) for c in columns[:LISTED]]
     listed += [f"and {len(columns) - LISTED} more"] if len(columns) > LISTED else []
     raise DataError(
-        f"{name} has no column {field!r}{did_you_mean(field, columns)}: it has {', '.join(listed) or 'none'}: choose "
-        "one of them, or a different delimiter"
+        f"{name} has no column {field!r}{did_you_mean(field, columns)}: it has {', '.join(listed) or 'none'}: {fix}"
     )
 
 

@@ -1,4 +1,4 @@
-"""Embed files of texts into files of vectors, so that a run that was killed goes on where it ended."""
+"""Embed files of texts into files of vectors, so that a run that was killed can be resumed."""
 
 from collections.abc import Mapping
 from importlib import import_module

@@ -228,9 +228,9 @@ class Job:
         return ", ".join(f"{plural(n, 'row')} {'has' if n == 1 else 'have'} {what}" for what, n in counts.items() if n)
 
     def kept(self) -> str:
-        """What is kept if a run ends now, and how it goes on; "" if no row is done."""
+        """What is kept if a run ends now, and how to resume; "" if no row is done."""
         rows = sum(self.plan[number].rows for number in shards_in(self.folder))
-        return f"{plural(rows, 'row')} kept in {self.folder}; run the same command again to go on" if rows else ""
+        return f"{plural(rows, 'row')} kept in {self.folder}; run the same command again to resume" if rows else ""
 
 
 def shard_file(folder: Path, number: int) -> Path:
@@ -289,13 +289,13 @@ def check_same(folder: Path, before: Mapping[str, Any], now: Mapping[str, Any]) 
         old, new = before.get(name), now.get(name)
         if old != new:
             raise JobError(
-                f"{folder} was begun with {_spelled(name, old)}, and now it is {_spelled(name, new)}: pass the same "
+                f"{folder} was begun {_spelled(name, old)}, and this run is {_spelled(name, new)}: pass the same "
                 "settings, or overwrite=True to start again"
             )
 
 
 def _spelled(name: str, value: Any) -> str:
-    """A setting in a message: ``max_length=9``, ``keep=id,name``, ``no fit=``."""
+    """A setting in a message: ``with max_length=9``, ``with keep=id,name``, ``without fit=``."""
     if value is None:
-        return f"no {name}="
-    return f"{name}={','.join(map(str, value)) if isinstance(value, list) else value}"
+        return f"without {name}="
+    return f"with {name}={','.join(map(str, value)) if isinstance(value, list) else value}"

@@ -49,7 +49,7 @@ def run_on_ray(
                 listener.more(found["rows"])
                 listener.done(int(batch["item"][0]), found)
         except ray.exceptions.RayError as e:
-            raise ModelError(f"Ray ended the run, and the same command goes on: {one_line(str(e)):.300}") from None
+            raise ModelError(f"Ray ended the run, which the same command resumes: {one_line(str(e)):.300}") from None
 
 
 class Shards:

@@ -41,7 +41,7 @@ def kind_of(path: Path | None) -> str:
     """
     kind = "jsonl" if path is None else path.suffix.lower().removeprefix(".")
     if kind not in FORMATS:
-        raise DataError(f"{path} has an unknown format: write a .{', .'.join(FORMATS)} file")
+        raise DataError(f"{path} has an unknown format: write a .jsonl, .parquet or .npy file")
     return kind
 
 

@@ -143,7 +143,7 @@ def embed_files(
     threads: int | None = None, shard_rows: int = SHARD_ROWS, overwrite: bool = False,
     listener: Listener | None = None, **options: Any,
 ) -> Job:  # fmt: skip
-    """Embed files of texts into a folder of shards; after any interruption, the same call goes on.
+    """Embed files of texts into a folder of shards; after an interruption, the same call resumes.
 
     It does what ``afterword embed -o FOLDER/`` does, and each resumes what the other has begun; see docs/jobs.md.
 

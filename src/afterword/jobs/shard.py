@@ -78,13 +78,13 @@ class ShardWorker:
     def settings(self) -> dict[str, Any]:
         """What the rows depend on, by the names of Python's arguments; a job is resumed with the same only."""
         recipe, inputs = self.recipe, self.inputs
-        settings: dict[str, Any] = {
+        settings: dict[str, Any] = {"id": self.id, "no_text": self.no_text, "window": self.window}
+        settings |= {
             f.name: getattr(part, f.name) for part in (recipe, inputs) for f in fields(part)
             if f.name not in ("load", "options") and getattr(part, f.name) != f.default
         }  # fmt: skip
         settings |= {name: recipe.load[name] for name in LOADED if recipe.load.get(name)}
         settings |= {name: recipe.options[name] for name in ENCODED if recipe.options.get(name) not in (None, "warn")}
-        settings |= {"id": self.id, "no_text": self.no_text, "window": self.window}
         return {name: _plain(value) for name, value in settings.items() if value}
 
     @classmethod
@@ -150,7 +150,7 @@ class ShardEmbedder:
             with atomic_file(shard_file(self.worker.folder, number)) as file:
                 pq.write_table(table, file)
         except DataError as e:
-            raise JobError(f"{e}; finished shards are kept: run the same command again to go on") from None
+            raise JobError(f"{e}; finished shards are kept: run the same command again to resume") from None
         return counts
 
     def _read(self, shard: Shard) -> list[Item]:

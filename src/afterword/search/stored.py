@@ -49,7 +49,7 @@ def same_encoder(encoders: Sequence[Encoder], infos: Mapping[str, VectorsInfo], 
     made_by = ", ".join(f"{info.model} with {info.method.get('name')}" for info in infos.values())
     reason = f"whose vectors of the probe texts differ here by {difference:.1e} of their length"
     reason = reason if difference else f"not by this encoder with {encoders[0].method.name}"
-    raise ModelError(f"the vectors of {path} were made by {made_by}, {reason}: pass the same model=, method= and "
+    raise ModelError(f"the vectors in {path} were made by {made_by}, {reason}: pass the same model=, method= and "
                      "max_length=, or embed the texts again")  # fmt: skip
 
 
