@@ -1,6 +1,5 @@
 """``afterword tune``: what is printed is what was found, what is saved is an encoder, and nothing is half-written."""
 
-import csv
 import json
 from pathlib import Path
 
@@ -10,6 +9,7 @@ from tests.cli.conftest import Run
 from tests.papers.drawn import drawn
 
 from afterword import Encoder, classical, ditto
+from afterword.methods import parse_head
 from afterword.tasks.scores import cosines, spearman
 
 TEXTS = [f"{a} {b} {c}" for a in ("big", "small", "old") for b in ("cats", "dogs", "hills", "towns") for c in
@@ -44,16 +44,13 @@ def test_a_page_and_a_folder(run: Run, bert: Path, dev: Path, tmp_path: Path):
     assert best.method == classical("cls", states="layer:1")
     left, right = best.encode(TEXTS[:20]), best.encode(TEXTS[7:27])
     assert found["tests"][0]["chosen"] == pytest.approx(spearman(cosines(left, right), range(20)), abs=1e-6)
-    with (out / "recipes.csv").open() as file:
-        assert len(list(csv.DictReader(file))) == found["tried"]
-    with (out / "heads.csv").open() as file:
-        rows = list(csv.DictReader(file))
-    facts = best.backbone.facts
-    assert len(rows) == facts.layers * facts.heads and rows[0].keys() == {"layer", "head", "spearman", "tfidf"}
-    top = max(rows, key=lambda r: float(r["spearman"]))
-    assert f"best head for Ditto: {top['layer']}-{top['head']}" in ended.out
+    assert len(found["recipes"]) == found["tried"]
+    scores, head = np.array(found["heads"]["scores"]), found["heads"]["best"]
+    layer, number = parse_head(head)
+    assert scores.shape == np.shape(found["heads"]["tfidf"]) and scores[layer, number] == scores.max()
+    assert f"best head for Ditto: {head}" in ended.out
     shown = " ".join(drawn(tmp_path / "heads.svg"))
-    assert f"framed: head {top['layer']}-{top['head']}, the best" in shown
+    assert f"framed: head {head}, the best" in shown
     assert "chosen without labels, place" in shown and "Spearman × 100" in shown
 
 
@@ -119,15 +116,15 @@ def test_a_layer_without_labels(run: Run, bert: Path, tmp_path: Path):
 
 
 def test_an_interrupted_run_leaves_nothing(run: Run, bert: Path, dev: Path, tmp_path: Path, monkeypatch):
-    """Ctrl-C while the folder is written: the encoder and tune.json are there, the tables are not."""
-    seen: list[str] = []
+    """Ctrl-C while the folder is written: the encoder is there, tune.json is not."""
+    save = Encoder.save
 
-    def interrupt(path: Path, *_: object) -> None:
-        seen.extend(item.name for item in path.parent.iterdir())
+    def interrupted(encoder: Encoder, folder: Path) -> None:
+        save(encoder, folder)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("afterword.tune.report._table", interrupt)
+    monkeypatch.setattr(Encoder, "save", interrupted)
     (tmp_path / "in").mkdir()
     ended = run("tune", "-m", bert, "--method", "classical", "--dev", dev, "--out", tmp_path / "in" / "o")
     assert ended.code == 130 and ended.last.startswith("interrupted: nothing is kept")
-    assert {"modules.json", "tune.json"} <= set(seen) and not list((tmp_path / "in").iterdir())
+    assert not list((tmp_path / "in").iterdir())

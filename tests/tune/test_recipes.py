@@ -4,7 +4,7 @@ import pytest
 from tests.tiny import tiny
 
 from afterword import Encoder, classical, echo, parse_method, prompt
-from afterword.errors import InputError
+from afterword.errors import AfterwordError, InputError
 from afterword.tune.recipes import Family, Grid, Recipe, families
 
 
@@ -67,7 +67,7 @@ def test_both_ways(llama, bert):
     assert specs == ["bellm:last=1,template=none", "bellm:last=2,template=none", "bellm:last=2,pool=last,template=none"]
     with pytest.raises(InputError, match="bert"):
         families(grid, bert)
-    with pytest.raises(InputError, match="both_ways=4"):
+    with pytest.raises(AfterwordError, match="4"):
         families(Grid(both_ways=(4,)), llama)
 
 

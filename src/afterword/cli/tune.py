@@ -123,7 +123,7 @@ def tune(
     """Find the best recipe (method and post-processing) for a model on your pairs, and save it as an encoder.
 
     One half of the pairs ranks the recipes; the other half tests whether the gain of the best one is real.
-    DIR/tune.json and DIR/recipes.csv list every recipe that was tried, DIR/heads.csv the score of every head.
+    DIR/tune.json lists every recipe that was tried and the score of every head.
 
     Examples:
         afterword tune -m minilm --dev pairs.jsonl --out best

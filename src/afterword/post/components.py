@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import torch
@@ -33,6 +33,7 @@ class Moments:
     count: int = 0
     mean: Tensor = torch.empty(0)
     scatter: Tensor = torch.empty(0)
+    _directions: tuple[Tensor, Tensor] | None = field(default=None, init=False, repr=False)
 
     def add(self, vectors: Vectors | Iterable[Vectors]) -> Moments:
         """Add vectors (n, D), or several arrays of them, and return the moments; see `Unfitted.fit` for errors."""
@@ -45,7 +46,7 @@ class Moments:
             count = self.count + len(x)
             self.scatter = self.scatter + x.T @ x + torch.outer(shift, shift) * (self.count * len(x) / count)
             self.mean = self.mean + shift * (len(x) / count)
-            self.count = count
+            self.count, self._directions = count, None
         return self
 
     @property
@@ -57,7 +58,8 @@ class Moments:
 
     def directions(self) -> tuple[Tensor, Tensor]:
         """The eigenvalues (D,) of the covariance, largest first, and its eigenvectors as rows (D, D); see `eigen`."""
-        return eigen(self.covariance)
+        self._directions = self._directions or eigen(self.covariance)
+        return self._directions
 
     def principal(self) -> tuple[Tensor, Tensor]:
         """Variances (r,), largest first, and principal directions as rows (r, D); those of no variance are left out."""

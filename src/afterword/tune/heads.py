@@ -8,20 +8,18 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
-from ..encode.limits import Limits, each
+from ..encode.limits import Limits
 from ..encoder import Encoder
 from ..errors import InputError
 from ..methods import ditto
 from ..tasks.pairs import ScoredPairs
 from ..tasks.scores import spearman, spearmans
 from ..tasks.task import as_read
-from ..text.batch import Batch
 from ..text.layout import Layout
 from .recipes import every_head
-from .search import HeadCorrelation, Reading, Search, inverse_frequencies, read, write_texts
+from .search import HeadCorrelation, Search, each_reading, inverse_frequencies, write_texts
 from .tuning import Tuned, with_default_prompt
 
 Array = NDArray[np.floating[Any]]
@@ -81,7 +79,6 @@ def head_map(tuned: Tuned) -> HeadMap | None:
     return HeadMap(tuned.correlation, spearmans(tuned.cosines[where], tuned.gold).reshape(tuned.correlation.shape))
 
 
-@torch.no_grad()
 def label_free(
     encoder: Encoder,
     texts: Sequence[str],
@@ -106,11 +103,7 @@ def label_free(
     family = every_head(facts, ("last",))
     inverse = inverse_frequencies(backbone, backbone.tokenizer.ids(texts))
     correlation = HeadCorrelation(inverse, facts.layers * facts.heads)
-
-    def run(batch: Batch, _: list[int]) -> Reading:
-        return read(backbone, [family], batch)[0]
-
-    for indices, reading in each(writings, run, limits.budget(backbone.device), backbone.device):
+    for indices, reading in each_reading(backbone, family, writings, limits):
         correlation.add(reading)
         on_progress(len(indices))
     return HeadMap(correlation.result().view(facts.layers, facts.heads).numpy())

@@ -13,16 +13,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..encode.limits import Limits, each
+from ..encode.limits import Limits
 from ..encoder import Encoder
 from ..errors import InputError, MethodError
 from ..methods import Method, one_method
 from ..methods.states import States
 from ..post import Normalise
-from ..text.batch import Batch
 from ..text.inputs import check_texts
 from .recipes import Family
-from .search import Reading, read, write_texts
+from .search import Reading, each_reading, write_texts
 from .tuning import with_default_prompt
 
 Array = NDArray[np.floating[Any]]
@@ -112,15 +111,10 @@ def layers_without_labels(
     writings = write_texts(with_default_prompt(encoder, method.layout), different, backbone, limits)  # type: ignore[arg-type]
     vectors = torch.empty(len(different), len(kinds), backbone.facts.width)
     tokens = torch.empty(2, len(different), len(kinds), dtype=torch.float64)
-
-    def run(batch: Batch, _: list[int]) -> Reading:
-        return read(backbone, [family], batch)[0]
-
-    with torch.no_grad():
-        for indices, reading in each(writings, run, limits.budget(backbone.device), backbone.device):
-            vectors[indices] = reading.vectors([0])[:, 0].float().cpu()
-            tokens[:, indices] = _of_tokens(reading)
-            on_progress(len(indices))
+    for indices, reading in each_reading(backbone, family, writings, limits):
+        vectors[indices] = reading.vectors([0])[:, 0].float().cpu()
+        tokens[:, indices] = _of_tokens(reading)
+        on_progress(len(indices))
     entropy, curvature = tokens.nanmean(1).numpy()
     by_layer = [vectors[:, k].double() for k in range(len(kinds))]
     measures = {

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from types import MappingProxyType
 from typing import Literal
 
 from torch import Tensor
 
 from ..backbone.attention_taps import Diagonals, Tap
 from ..backbone.backbone import Backbone
-from ..backbone.bidirectional import Sight
 from ..backbone.facts import Facts, Layer
 from ..errors import AfterwordError, InputError, MethodError
 from ..methods import AnyMethod, Ensemble, Method, bellm, classical, ditto, echo, prompt, reba, scsp, token_prepending
@@ -36,7 +34,6 @@ VALUES = ("values:all", "values:upper")
 """Value vectors (Value Aggregation), which may be narrower."""
 PROMPTS = ("eol", "cot", "ke")
 TEMPERATURES = (0.8,)
-NOTHING: Mapping[MethodMaker, Weighting] = MappingProxyType({})
 DITTO = ("first_last", "last", "static")
 """The states that the Ditto paper uses (Table 1)."""
 
@@ -58,8 +55,7 @@ class Grid:
         heads: try Ditto with every head on the three states of the "paper", on "all" states, or on "none".
         posts: post-processing steps for the vectors of the best recipes, fitted to these or to the model. Centring is
             tried with every recipe and need not be named.
-        published: try the published methods that need a forward each: prompts, Token Prepending, SCSP.
-        ensembles: try the means of two of the best recipes.
+        published: try the published methods that need a forward each: prompts, Token Prepending, SCSP, CK, MoEE.
     """
 
     templates: tuple[str, ...] = ()
@@ -68,7 +64,6 @@ class Grid:
     heads: Heads = "paper"
     posts: tuple[Affine | EmbedFilter, ...] = POSTS
     published: bool = True
-    ensembles: bool = True
 
 
 @dataclass(frozen=True)
@@ -176,12 +171,12 @@ def every_head(facts: Facts, kinds: tuple[str, ...]) -> Family:
     return Family((EveryHead("sum", "all", True),), tuple(partial(ditto, head) for head in heads), kinds)
 
 
-def families(grid: Grid, backbone: Backbone, fitted: Mapping[MethodMaker, Weighting] = NOTHING) -> list[Family]:
+def families(grid: Grid, backbone: Backbone, fitted: Mapping[MethodMaker, Weighting] | None = None) -> list[Family]:
     """All methods of a grid that apply to a model; `fitted` are those with token weights.
 
     Raises:
-        InputError: the grid has bidirectional layers that the model cannot have.
-        MethodError: a template or a number is invalid for its method.
+        InputError: the grid has bidirectional layers for a model that is bidirectional already.
+        MethodError: a template or a number is invalid for its method or the model.
     """
     facts = backbone.facts
     table = backbone.table_width == facts.width  # ELECTRA and ALBERT may have narrower input embeddings
@@ -190,7 +185,7 @@ def families(grid: Grid, backbone: Backbone, fitted: Mapping[MethodMaker, Weight
     plain: list[MethodMaker] = [partial(classical, pool) for pool in ("mean", "last", "weighted")]
     plain += [partial(classical, "mean", pool_special_tokens=False)] if special else []
     plain += [] if facts.causal else [partial(classical, "cls")]
-    first = _family(plain, kinds)
+    first, fitted = _family(plain, kinds), fitted or {}
     result = [Family((*first.weigh, *fitted.values()), (*first.rows, *fitted), kinds)]
     if values := _supported(backbone, VALUES):  # of a different width
         result.append(_family([partial(classical, pool) for pool in ("mean", "weighted")], values))
@@ -235,19 +230,14 @@ def supports(backbone: Backbone, method: AnyMethod) -> bool:
     return True
 
 
-def _both_ways(grid: Grid, backbone: Backbone, kinds: tuple[str, ...]) -> list[Family]:
+def _both_ways(grid: Grid, backbone: Backbone, kinds: tuple[str, ...]) -> Iterator[Family]:
     if grid.both_ways and not backbone.facts.causal:
         raise InputError(f"both_ways={grid.both_ways}: {backbone.facts.kind} is bidirectional already")
-    if grid.both_ways:
-        backbone.require(False, Sight(last=1))
-    for last in grid.both_ways:
-        if not 1 <= last <= backbone.facts.layers:
-            raise InputError(f"both_ways={last}: the model has {backbone.facts.layers} layers")
-    return [
+    for n in grid.both_ways:
         # one such layer does not change the last token's state: it attends to all tokens in a causal model too
-        _family([partial(bellm, n, pool, template=None) for pool in ("mean", "last") if n > 1 or pool == "mean"], kinds)
-        for n in grid.both_ways
-    ]
+        rows = [partial(bellm, n, pool, template=None) for pool in ("mean", "last") if n > 1 or pool == "mean"]
+        check_method(backbone, rows[0]())
+        yield _family(rows, kinds)
 
 
 def _family(rows: list[MethodMaker], kinds: tuple[str, ...], required: bool = True) -> Family:

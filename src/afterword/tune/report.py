@@ -1,11 +1,10 @@
-"""The result of tuning, as files (JSON, CSV tables, the encoder itself) and as text for the terminal."""
+"""The result of tuning, as a folder (the encoder and tune.json) and as text for the terminal."""
 
 from __future__ import annotations
 
-import csv
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
@@ -94,7 +93,7 @@ def heads_json(heads: HeadMap) -> dict[str, Any]:
 
 
 def save(tuned: Tuned, folder: Path, tests: Sequence[Mapping[str, Any]] = (), overwrite: bool = False) -> None:
-    """Write the chosen encoder with tune.json, recipes.csv and heads.csv; all files or none.
+    """Write the chosen encoder with tune.json; all files or none.
 
     Args:
         tuned: the result of tuning.
@@ -102,13 +101,13 @@ def save(tuned: Tuned, folder: Path, tests: Sequence[Mapping[str, Any]] = (), ov
         tests: scores of the chosen recipe and of the default on different pairs.
         overwrite: replace the encoder that is saved there.
     """
-    _save(tuned.chosen, as_json(tuned, tests), head_map(tuned), folder, overwrite)
+    _save(tuned.chosen, as_json(tuned, tests), folder, overwrite)
 
 
 def save_head(encoder: Encoder, heads: HeadMap, texts: int, folder: Path, overwrite: bool = False) -> dict[str, Any]:
     """Write a Ditto encoder with the head chosen by TF-IDF; returns the content of its tune.json."""
     result = {"afterword": version("afterword"), "texts": texts, "heads": heads_json(heads)}
-    _save(replace(encoder, method=ditto(heads.label_free)), result, heads, folder, overwrite)
+    _save(replace(encoder, method=ditto(heads.label_free)), result, folder, overwrite)
     return result
 
 
@@ -126,26 +125,14 @@ def save_layer(encoder: Encoder, table: LayerTable, by: str, folder: Path, overw
             for k, states in enumerate(table.states)
         ],
     }
-    _save(chosen, result, None, folder, overwrite)
+    _save(chosen, result, folder, overwrite)
     return result
 
 
-def _save(encoder: Encoder, report: Report, heads: HeadMap | None, folder: Path, overwrite: bool) -> None:
+def _save(encoder: Encoder, report: Report, folder: Path, overwrite: bool) -> None:
     with atomic_folder(folder, overwrite) as new:
         encoder.save(new)
         (new / "tune.json").write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-        if "recipes" in report:
-            columns = ("method", "post", "level", "rank", "confirm")
-            _table(new / "recipes.csv", columns, ([row[c] for c in columns] for row in report["recipes"]))
-        if heads is not None:
-            scores = np.full_like(heads.correlation, np.nan) if heads.scores is None else heads.scores
-            rows = ((i + 1, j + 1, scores[i, j], heads.correlation[i, j]) for i, j in np.ndindex(scores.shape))
-            _table(new / "heads.csv", ("layer", "head", "spearman", "tfidf"), rows)
-
-
-def _table(path: Path, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    with path.open("w", encoding="utf-8", newline="") as file:
-        csv.writer(file).writerows([columns, *rows])
 
 
 def _number(value: float) -> float | None:

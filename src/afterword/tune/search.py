@@ -9,17 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn.functional import normalize
+from torch.nn.functional import cosine_similarity, normalize
 
 from ..backbone.backbone import Backbone
-from ..encode.limits import Budget, Limits, Truncation
+from ..encode.limits import Budget, Limits, Truncation, each
 from ..encode.sentences import precision_of, sentence_targets, weigh
 from ..errors import AfterwordError, InputError
 from ..methods import Method, tfidf
@@ -120,59 +119,30 @@ def read(backbone: Backbone, families: Sequence[Family], batch: Batch) -> list[R
 
 
 def mixture(family: Family) -> Tensor:
-    """The matrix (S S, C) that turns dot products of S layers into those of C kinds of states.
-
-    A mean of layers is summed here: cosines do not depend on the factor.
-    """
-    mix = torch.zeros(len(family.layers), len(family.layers), len(family.kinds))
+    """The matrix (S, C) by which the vectors of S layers become those of C kinds of states."""
+    mix = torch.zeros(len(family.layers), len(family.kinds))
     for c in range(len(family.kinds)):
-        for j in family.at(c):
-            mix[j, family.at(c), c] = 1
-    return mix.flatten(0, 1)
-
-
-def products(vectors: Tensor, mix: Tensor) -> tuple[Tensor, Tensor]:
-    """Dot products of the vectors of pairs.
-
-    Args:
-        vectors: of the P left texts, then of the P right ones, by R weightings in S layers (2 P, R, S, D).
-        mix: the result of `mixture`.
-
-    Returns:
-        Left times right (P, R, C), and each vector times itself (2 P, R, C).
-    """
-    texts, rows, *_ = vectors.shape
-    flat = vectors.flatten(0, 1)
-    half = len(flat) // 2
-    squares = torch.bmm(flat, flat.mT).flatten(1) @ mix
-    cross = torch.bmm(flat[:half], flat[half:].mT).flatten(1) @ mix
-    return cross.view(texts // 2, rows, -1), squares.clamp(min=0).view(texts, rows, -1)
-
-
-def cosines(cross: Tensor, squares: Tensor) -> Tensor:
-    """Cosines (P, R, C) from the results of `products`; 0 if a vector is zero, as in `scores.cosines`."""
-    left, right = squares.chunk(2)
-    lengths = left.sqrt() * right.sqrt()
-    return cross / torch.where(lengths > 0, lengths, 1)
+        mix[family.at(c), c] = 1 / len(family.at(c))
+    return mix
 
 
 def raw_and_centred(vectors: Tensor, mean: Tensor, mix: Tensor) -> Tensor:
-    """Cosines of the raw vectors and of the centred ones (P, R, C, 2).
+    """Cosines of the raw vectors of pairs and of the centred ones (P, R, C, 2).
 
-    The mean is subtracted from the vectors themselves, which are overwritten: if all vectors have nearly one
-    direction, centring the dot products instead would lose the differences in rounding.
+    A cosine is 0 if a vector is zero, and NaN if a centred vector is but a rounding error.
 
     Args:
-        vectors: (2 P, R, S, D), as for `products`; overwritten.
+        vectors: of the P left texts, then of the P right ones, by R weightings in S layers (2 P, R, S, D).
         mean: their mean (R, S, D).
         mix: the result of `mixture`.
     """
-    cross, squares = products(vectors, mix)
-    raw = cosines(cross, squares)
-    cross, left = products(vectors.sub_(mean), mix)
-    centred = cosines(cross, left)
-    nothing = (left <= NOTHING**2 * squares).unflatten(0, (2, -1)).any(0)
-    return torch.stack([raw, centred.masked_fill(nothing, torch.nan)], -1)
+    raw, centre = mix.T @ vectors, mix.T @ mean
+    centred = raw - centre
+    nothing = (centred.norm(dim=-1) <= NOTHING * raw.norm(dim=-1)).unflatten(0, (2, -1)).any(0)
+    both = torch.stack([raw, centred], -2)
+    cosines = cosine_similarity(both[: len(both) // 2], both[len(both) // 2 :], dim=-1)
+    cosines[..., 1].masked_fill_(nothing, torch.nan)
+    return cosines
 
 
 class HeadCorrelation:
@@ -215,6 +185,14 @@ def correlations(a: Tensor, b: Tensor, inside: Tensor) -> Tensor:
     return torch.where(lengths > tiny, (a * b).sum(-1) / lengths, torch.nan)
 
 
+def each_reading(
+    backbone: Backbone, family: Family, writings: Sequence[TokenizedText], limits: Limits
+) -> Iterator[tuple[list[int], Reading]]:
+    """Run all texts once for one family: the indices of each batch, and its reading."""
+    budget = limits.budget(backbone.device)
+    return each(writings, lambda batch, _: read(backbone, [family], batch)[0], budget, backbone.device)
+
+
 def write_texts(layout: Layout, texts: Sequence[str], backbone: Backbone, limits: Limits) -> list[TokenizedText]:
     """Write and tokenize texts; warn if some are truncated, refuse those without tokens."""
     writings = layout.write(texts, backbone.tokenizer, limits.max_length)
@@ -231,18 +209,6 @@ def inverse_frequencies(backbone: Backbone, ids: Sequence[Sequence[int]]) -> Ten
     weighting = tfidf().weigh.fit(ids, backbone.tokenizer, backbone.vocabulary_size)
     assert isinstance(weighting, ByToken) and weighting.table is not None
     return weighting.table.values
-
-
-class Decomposed(Moments):
-    """Final moments: the eigenvectors are computed once for all steps."""
-
-    @cached_property
-    def _directions(self) -> tuple[Tensor, Tensor]:
-        return super().directions()
-
-    def directions(self) -> tuple[Tensor, Tensor]:
-        """Variances along the principal directions, and the directions."""
-        return self._directions
 
 
 @dataclass
@@ -405,7 +371,7 @@ class Search:
         """A leader's cosines after each post-processing step, fitted on the vectors of the pairs that rank."""
         try:
             ranking = vectors[:, self.ranking].flatten(0, 1)
-            moments, unit = Decomposed().add(ranking), Moments().add(normalize(ranking, dim=-1))
+            moments, unit = Moments().add(ranking), Moments().add(normalize(ranking, dim=-1))
         except InputError as e:
             result.notes.append(f"{spec}: {e}")
             return

@@ -132,7 +132,7 @@ def tune(
         passes.append(search.run())
         best = best_of([*best, *passes[-1].leaders], pairs.gold, split[0])
         passes[-1].leaders.clear()  # their vectors take memory
-    passes += [of_two(best, split[0])] if grid.ensembles else []
+    passes.append(of_two(best, split[0]))
     passes += [named_ensembles(encoder, pairs, split[0])] if grid.published else []
     recipes = [r for p in passes for r in p.recipes]
     columns = [p.cosines for p in passes if len(p.recipes)]
