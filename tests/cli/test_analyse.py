@@ -125,28 +125,18 @@ def test_methods_and_steps(run: Run, bert: Path, dev: Path, tmp_path: Path):
     ]
 
 
-def test_lengths_read_no_weights(run: Run, oracle: Path, tmp_path: Path):
-    (tmp_path / "texts.txt").write_text("the thin line\nin the tin\n")
-    source, folder = oracle / "models" / "roberta", tmp_path / "roberta"
-    shutil.copytree(source, folder)
-    (folder / "model.safetensors").write_bytes(b"no weights")
-    words = ("analyse", "lengths", "-m", folder, "-i", tmp_path / "texts.txt")
+def test_lengths_of_a_task_by_a_saved_method(run: Run, bert: Path, dev: Path, tmp_path: Path):
+    encoder = Encoder.load(bert, prompt("promptbert"), max_length=20)
+    encoder.save(tmp_path / "mine")
+    words = ("analyse", "lengths", "-m", tmp_path / "mine", "--tasks", dev)
     ended = run(*words, "--plot", tmp_path / "a.svg")
     assert (ended.code, ended.err) == (0, "") and (tmp_path / "a.svg").exists()
-    (result,) = json.loads(run(*words, "--json").out)
-    encoder = Encoder.load(source, classical())
-    assert result["limit"] == encoder.max_length  # RoBERTa's positions begin at 2
-    assert result["tokens"] == [len(encoder.weights(text)[0]) for text in ("the thin line", "in the tin")]
-    assert ended.out.splitlines()[1].split()[:2] == ["roberta", "2"]
-
-
-def test_lengths_of_a_task_by_a_saved_method(run: Run, bert: Path, dev: Path, tmp_path: Path):
-    Encoder.load(bert, prompt("promptbert"), max_length=20).save(tmp_path / "mine")
-    words = ("analyse", "lengths", "-m", tmp_path / "mine", "--tasks", dev, "--json")
-    (saved,) = json.loads(run(*words).out)
-    (other,) = json.loads(run(*words, "--method", "classical", "--max-length", 3).out)
-    assert (saved["name"], saved["texts"], saved["limit"]) == ("dev", 37, 20)
-    assert saved["tokens"][0] > other["tokens"][0] and other["limit"] == 3
+    assert ended.out.splitlines()[1].split()[:2] == ["dev", "37"]
+    (saved,) = json.loads(run(*words, "--json").out)
+    texts = list(dict.fromkeys(read_pairs(dev).texts()))
+    assert saved["limit"] == 20 and saved["tokens"] == [len(encoder.weights(text)[0]) for text in texts]
+    (other,) = json.loads(run(*words, "--json", "--method", "classical", "--max-length", 3).out)
+    assert saved["tokens"][0] > other["tokens"][0] and other["over"] > saved["over"] == 0
 
 
 def test_gains(run: Run, llama: Path, dev: Path, monkeypatch: pytest.MonkeyPatch):

@@ -31,7 +31,7 @@ from ..errors import MissingExtra, ModelError, UnsupportedModel
 from ..text.tokenizer import Tokenizer
 from .attention import NAME
 from .backbone import Backbone, remove_recorders
-from .introspection import max_length, position_offset, text_config, window
+from .introspection import text_config, window
 from .model_source import ADAPTER, CHECKED, SAFE, ModelSource, check_file, check_folder, read_json
 from .packed_linear import pack_linears
 from .self_check import check, first_line
@@ -115,18 +115,6 @@ def load_backbone(
         remove_recorders(model)  # of the check's forwards: they would cost time in every later one
         pack_linears(model)
         return backbone
-
-
-def load_tokenizer(source: ModelSource, trust_remote_code: bool = False) -> tuple[Tokenizer, int | None]:
-    """Load the tokenizer of a located source, and compute the most tokens that the model reads. No weights are read."""
-    path, common = source.name, {**source.options, "trust_remote_code": trust_remote_code}
-    with quiet(), _one_line(path):
-        _check_files(path, source.options)
-        config = _without_kernels(AutoConfig.from_pretrained(path, **common))
-        tokenizer = _load_tokenizer(path, common)
-        with torch.device("meta"):  # its modules without their weights: where positions begin
-            model = AutoModel.from_config(config, trust_remote_code=trust_remote_code)
-        return tokenizer, max_length(config, position_offset(model), tokenizer.max_length)
 
 
 def load_head(backbone: Backbone, name: str | Path | None = None) -> nn.Module:

@@ -7,19 +7,15 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 from typer import Option
 
 from . import SETTINGS, Verb, Verbs
 from . import options as o
-from .console import Bar
-from .option_groups import Figure, Model, Models, Run, Texts, distinct, expanded, items, read_input, read_methods
-
-if TYPE_CHECKING:
-    from ..text.layout import Layout
-    from ..text.tokenizer import Tokenizer
+from .console import Bar, without_advice
+from .option_groups import Figure, Models, Run, Texts, distinct, expanded, items, read_input, read_methods
 
 Corpus = Annotated[
     Path | None,
@@ -268,37 +264,29 @@ def lengths(
     tasks: Annotated[list[str] | None, Option(metavar="TASKS",
         help="Measure the texts of these tasks: groups or names, separated by commas.")] = None,
     data: Annotated[str | None, Option(metavar="DIR", help="Folder of the tasks' data, or hub.")] = None,
-    method: o.Method = None,
-    max_length: Annotated[int | None, Option(min=1, metavar="N",
-        help="Count the texts over N tokens. Default: the model's limit.")] = None,
-    revision: o.Revision = None,
-    trust_remote_code: o.Trust = False,
-    as_json: o.AsJson = False,
-    *, figure: Figure,
+    method: o.Methods = None,
+    *, figure: Figure, run: Run,
 ) -> int:  # fmt: skip
-    """Count the tokens of texts by a model's tokenizer, and the texts over its limit (ReBA's Figure 4).
+    """Count the tokens of texts, and the texts over a model's limit or --max-length (ReBA's Figure 4).
 
-    Special tokens, template and copies of the method count. The model's weights are not loaded. The plot shows the
-    share of texts up to each length.
+    Special tokens, template and copies of the method count. The plot shows the share of texts up to each length.
 
     Examples:
         afterword analyse lengths -m minilm -m afterword-mini -i texts.txt
     """
     from ..methods import one_method
-    from ..methods.serialize import parse_method
     from ..papers import lengths as claim
+    from ..tune.tuning import with_default_prompt
 
-    chosen = None if method is None else one_method(parse_method(method), "the number of tokens")
     sets = _task_texts(tasks, data, texts) if tasks else {"": texts.read()}
-    run, results = Run(revision=revision, trust_remote_code=trust_remote_code, as_json=as_json), []
-    for path, short in run.names(model).items():
-        tokenizer, layout, limit = _read_tokenizer(
-            Model(model=path, revision=revision, trust_remote_code=trust_remote_code)
-        )
-        for name, of_set in sets.items():
-            full = " ".join([short] * (len(model) > 1 or not name) + [name] * bool(name))
-            layout = chosen.layout if chosen else layout
-            results.append(claim.lengths(tokenizer, of_set, layout, limit=max_length or limit, name=full))
+    results, several = [], len(model) > 1 or len(method or ()) > 1
+    with without_advice():  # about the method, which matters little here
+        for name, encoder, limits in run.encoders(model, read_methods(method)):
+            layout = with_default_prompt(encoder, one_method(encoder.method, "the number of tokens").layout)
+            for task, of_task in sets.items():
+                full = " ".join([name] * (several or not task) + [task] * bool(task))
+                tokenizer, limit = encoder.backbone.tokenizer, limits.max_length
+                results.append(claim.lengths(tokenizer, of_task, layout, limit=limit, name=full))
     figure.draw(claim.draw, results)
     return run.show(results, [claim.table(results)])
 
@@ -311,28 +299,6 @@ def _task_texts(tasks: Sequence[str], data: str | None, texts: Texts) -> dict[st
     from ..tasks.catalogue import jobs
 
     return {job.name: list(dict.fromkeys(job.task.load(job.source).texts())) for job in jobs(tasks, data, mteb_task)}
-
-
-def _read_tokenizer(choice: Model) -> tuple[Tokenizer, Layout, int | None]:
-    """A model's tokenizer, the layout of its saved method, and its limit of tokens; no weights are loaded."""
-    from ..backbone.loading import load_tokenizer
-    from ..backbone.model_source import ModelSource
-    from ..encode.options import choose_prompt
-    from ..files.read_encoder import read_folder
-    from ..methods import one_method
-    from ..text.inputs import with_prompt
-    from ..text.layout import Layout
-
-    source = choice.located()
-    folder, _ = source.folder()
-    if not (folder / "modules.json").exists():
-        tokenizer, limit = load_tokenizer(source, choice.trust_remote_code)
-        return tokenizer, Layout(), limit
-    saved = read_folder(folder)
-    tokenizer, limit = load_tokenizer(ModelSource(str(saved.model)).located(), choice.trust_remote_code)
-    prompt = choose_prompt(saved.prompts, saved.default_prompt_name)
-    layout = one_method(saved.method, "the number of tokens").layout
-    return tokenizer, with_prompt(layout, prompt), saved.max_length or limit
 
 
 def attention(

@@ -14,7 +14,7 @@ from ..jobs import VECTOR
 from . import options as o
 from .console import without_advice
 from .option_groups import Model, read_methods
-from .tables import definitions, page_width, wrapped, wrapped_table
+from .tables import definitions, page_width, wrapped
 
 if TYPE_CHECKING:
     from ..encoder import Encoder
@@ -31,11 +31,10 @@ WAYS = {
 
 def methods(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="NAME", help="Methods to describe in full. Default: a table of all.")
+        list[str] | None, typer.Argument(metavar="NAME", help="Methods to describe in full. Default: a list of all.")
     ] = None,
-    as_json: o.AsJson = False,
 ) -> int:
-    """Print a table of all methods, or a description of some: what they do, their options, defaults and papers.
+    """List all methods with their papers and costs, or describe some: what they do, their options and defaults.
 
     Examples:
         afterword methods
@@ -50,18 +49,11 @@ def methods(
         if name not in CATALOGUE:
             raise UnknownMethod(f"no method {name!r}{did_you_mean(name, CATALOGUE)}: there are {', '.join(CATALOGUE)}")
     entries = [entry(CATALOGUE[name]) for name in names or CATALOGUE]
-    if as_json:
-        typer.echo(json.dumps({"methods": entries, "templates": TEMPLATES}, indent=2, ensure_ascii=False))
-        return 0
     width = min(page_width(), WIDTH)
     if names:
         lines = "\n\n".join("\n".join(described(e, width)) for e in entries).splitlines()
     else:
-        rows = [
-            (e["name"], e["summary"].partition(". ")[0].rstrip("."), _first(e["source"]), e["cost"].rstrip("."))
-            for e in entries
-        ]
-        lines = wrapped_table(("method", "what it does", "paper", "cost"), rows, width)
+        lines = definitions([(e["name"], _short(e)) for e in entries], width)
     if not names or WITH_TEMPLATES & set(names):
         lines += ["", "templates", *definitions(list(TEMPLATES.items()), width, "    ")]
     if not names:
@@ -69,6 +61,12 @@ def methods(
         lines += wrapped('Write --method reba:copies=3,pool=mean; a value with a comma in "double quotes".', width)
     typer.echo("\n".join(lines))
     return 0
+
+
+def _short(method: Mapping[str, Any]) -> str:
+    """What a method does, its first paper and its cost."""
+    paper = re.split(r"[;,](?![^()]*\))", method["source"])[0]
+    return f"{method['summary'].partition('. ')[0].rstrip('.')}. {paper}. {method['cost']}"
 
 
 def entry(method: Callable[..., Any]) -> dict[str, Any]:
@@ -119,11 +117,6 @@ def spelled(value: object) -> str:
     if value is None or isinstance(value, bool):
         return str(value).lower()
     return "none" if value == () else '""' if value == "" else str(value)
-
-
-def _first(source: str) -> str:
-    """The first paper of a source."""
-    return re.split(r"[;,](?![^()]*\))", source)[0]
 
 
 def described(method: Mapping[str, Any], width: int) -> list[str]:

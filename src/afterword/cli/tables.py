@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Literal
 from ..errors import one_line
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from ..papers.measurement import Table as Measured
 
 PIPE = 160  # width of the output in cells, if it is not a terminal
@@ -136,23 +134,15 @@ def _blocks(scores: Sequence[int], widths: Sequence[int], room: int) -> Iterator
     yield block
 
 
-def wrapped_table(heads: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> list[str]:
-    """Lines for a table of texts, which are wrapped; the first column is not."""
-    laid = _rich_table()
-    for i, head in enumerate(heads):
-        laid.add_column(head, no_wrap=not i)
-    for row in rows:
-        laid.add_row(*row)
-    return _lines(laid, width)
-
-
 def _laid_out(columns: Sequence[Column], width: int) -> list[str]:
+    from rich.console import Console
+    from rich.table import Table
     from rich.text import Text
 
     def cell(text: str) -> Text:
         return Text(one_line(text), no_wrap=True, overflow="ellipsis")
 
-    laid = _rich_table(any(c.head for c in columns))
+    laid = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), show_header=any(c.head for c in columns))
     for column in columns:
         number = column.kind != "text"
         laid.add_column(
@@ -161,18 +151,6 @@ def _laid_out(columns: Sequence[Column], width: int) -> list[str]:
         )  # fmt: skip
     for row in zip(*(c.cells for c in columns), strict=True):
         laid.add_row(*map(cell, row))
-    return _lines(laid, width)
-
-
-def _rich_table(heads: bool = True) -> Table:
-    from rich.table import Table
-
-    return Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), show_header=heads)
-
-
-def _lines(laid: Table, width: int) -> list[str]:
-    from rich.console import Console
-
     console = Console(width=width, height=laid.row_count + 1, color_system=None, force_terminal=False, markup=False)
     with console.capture() as captured:
         console.print(laid)
