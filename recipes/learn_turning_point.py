@@ -27,7 +27,7 @@ import torch
 from datasets import Dataset
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainingArguments
 from torch import Tensor, nn
-from transformers import PrinterCallback, ProgressCallback, TrainerCallback, set_seed
+from transformers import PrinterCallback, TrainerCallback, set_seed
 
 from afterword import Encoder, bellm
 from afterword.backbone.attention_masks import current
@@ -38,7 +38,7 @@ from afterword.train.lora import attach
 from afterword.train.losses import make_loss
 from afterword.train.rows import TrainingRows
 from afterword.train.settings import Settings
-from afterword.train.trainer import StepsBar, Trainer, evaluator
+from afterword.train.trainer import Trainer, evaluator
 
 
 class Gates(nn.Module):
@@ -115,16 +115,13 @@ def learn(arguments: argparse.Namespace) -> dict[str, Any]:
             learning_rate=settings.learning_rate, learning_rate_mapping={r"gates\.values": arguments.gate_rate},
             warmup_steps=0.1, seed=settings.seed, batch_sampler="no_duplicates", dataloader_drop_last=True,
             dataloader_pin_memory=False, logging_steps=1, logging_nan_inf_filter=False, save_strategy="no",
-            report_to=[], use_cpu=encoder.device.type == "cpu",
+            report_to=[], use_cpu=encoder.device.type == "cpu", disable_tqdm=not sys.stderr.isatty(),
         )  # fmt: skip
         trainer = Trainer(
             model=model, args=options, train_dataset=Dataset.from_dict(dict(rows.columns)),
             loss=make_loss(model, settings), callbacks=[watch],
         )  # fmt: skip
-        trainer.remove_callback(ProgressCallback)
         trainer.remove_callback(PrinterCallback)
-        if sys.stderr.isatty():
-            trainer.add_callback(StepsBar())
         trainer.train()
     model.eval()
     seconds, after, found = time.perf_counter() - start, spearman(model, dev), gates.values.tolist()

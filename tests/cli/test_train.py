@@ -70,7 +70,6 @@ def test_ctrl_c_says_what_is_kept(run: Run, gpt2: Path, rows: Path, tmp_path: Pa
         (["--loss", "mse"], "'mse'"),
         (["--matryoshka", "8,x"], "'8,x'"),
         (["--patience", "3"], "--patience 3"),
-        (["--four-bit"], "CUDA"),
         (["--device", "nowhere"], "'nowhere'"),
         (["--dev", "nowhere.csv"], "nowhere.csv"),
         (["--add", "2"], "--add 2"),

@@ -1,4 +1,3 @@
-import copy
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +11,8 @@ from transformers import AutoModel
 from transformers.pytorch_utils import Conv1D
 
 from afterword import Encoder, bellm, classical
-from afterword.errors import InputError, ModelError, UnsupportedModel
-from afterword.train.lora import append_layers, attach, merge
+from afterword.errors import InputError, UnsupportedModel
+from afterword.train.lora import append_layers, attach
 from afterword.train.settings import Settings
 
 LORA = Settings(rank=4, alpha=8, dropout=0.0)
@@ -57,7 +56,6 @@ def close(a: np.ndarray, b: np.ndarray) -> bool:
 
 @pytest.mark.parametrize("kind", ["llama", "gpt2", "bert"])
 def test_every_state_of_an_adapter_equals_a_fresh_plain_forward(kind: str, models: Path):
-    """PEFT merges through ``weight.data``, which `renew` follows; all other changes are noticed."""
     encoder = Encoder.load(models / kind, classical())
     base = plain(models / kind)
     assert close(encoder.encode(TEXTS), base)
@@ -67,21 +65,13 @@ def test_every_state_of_an_adapter_equals_a_fresh_plain_forward(kind: str, model
     changed = plain(models / kind, by_hand(models / kind, adapted))
     assert abs(changed - base).max() > 1e-2
     assert close(encoder.encode(TEXTS), changed)
-    adapted.merge_adapter()
-    encoder.backbone.renew()
-    assert close(encoder.encode(TEXTS), changed)
-    adapted.unmerge_adapter()
-    encoder.backbone.renew()
-    assert close(encoder.encode(TEXTS), changed)
-    other = copy.deepcopy(encoder)
     adapted.unload()
     assert close(encoder.encode(TEXTS), base)
     whole = attach(encoder.backbone.model, LORA)
     trained(whole, seed=1)
     again = plain(models / kind, by_hand(models / kind, whole))
-    merge(whole)
+    whole.merge_and_unload()
     assert close(encoder.encode(TEXTS), again) and not close(again, changed)
-    assert close(other.encode(TEXTS), changed)
 
 
 def test_all_linear_layers_get_matrices_and_nothing_else_is_trained(models: Path):
@@ -97,15 +87,6 @@ def test_all_linear_layers_get_matrices_and_nothing_else_is_trained(models: Path
     assert found == {"q_proj", "up_proj"}
     with pytest.raises(InputError, match=r"targets=c_attn: .*q_proj"):
         attach(Encoder.load(models / "llama", bellm()).backbone.model, Settings(targets=("c_attn",)))
-
-
-def test_what_is_not_finite_is_not_merged(models: Path):
-    adapted = attach(Encoder.load(models / "llama", classical()).backbone.model, LORA)
-    trained(adapted)
-    with torch.no_grad():
-        next(p for n, p in adapted.named_parameters() if "lora_B" in n).fill_(torch.nan)
-    with pytest.raises(ModelError, match="cannot be merged"):
-        merge(adapted)
 
 
 @pytest.mark.parametrize("kind", ["llama", "gpt2", "gemma2", "opt"])

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from scipy.stats import spearmanr
 from sentence_transformers import SentenceTransformer
 from tests.train.conftest import BOTH, DEV, PAIRS, ROWS, SMALL, TEXTS, curve
 
@@ -15,6 +16,7 @@ from afterword import Encoder, bellm, classical, prompt, reba
 from afterword.errors import DataError, InputError, MethodError, ModelError, NoSuchHead
 from afterword.files.fingerprint import weights_digest
 from afterword.post import Normalise
+from afterword.tasks.scores import cosines
 from afterword.train import Settings, train
 from afterword.train.rows import TrainingRows
 from afterword.train.run import check, load
@@ -34,15 +36,18 @@ def test_it_learns_and_both_libraries_open_the_folder(kind: str, rank: int, mode
     assert not (tmp_path / "a" / "checkpoints").exists()
 
 
-def test_the_record_repeats_the_run(models: Path, tmp_path: Path):
-    first = train(models / "llama", ROWS, tmp_path / "a", **SMALL)
-    record = json.loads((tmp_path / "a" / "training.json").read_text())
-    settings = Settings.from_json(record["fixed"]["settings"])
-    assert settings.method == BOTH and settings.precision == "float32" and record["finished"]["steps"] == 12
-    again = train(models / "llama", ROWS, tmp_path / "b", settings=settings, log_every=1)
+def test_a_run_is_reproducible_and_recorded(models: Path, tmp_path: Path):
+    first, again = (train(models / "llama", ROWS, tmp_path / name, **SMALL) for name in "ab")
     assert weights_digest(first.backbone.model) == weights_digest(again.backbone.model)
-    other = train(models / "llama", ROWS, tmp_path / "c", settings=replace(settings, seed=1))
+    record = json.loads((tmp_path / "a" / "training.json").read_text())
+    assert record["fixed"]["settings"]["precision"] == "float32" and record["finished"]["steps"] == 12
+    other = train(models / "llama", ROWS, tmp_path / "c", seed=1, **SMALL)
     assert weights_digest(first.backbone.model) != weights_digest(other.backbone.model)
+
+
+def dev_score(encoder: Encoder) -> float:
+    left, right = (encoder.encode([row[side] for row in DEV], on_long="ignore") for side in ("sentence1", "sentence2"))
+    return float(spearmanr([row["score"] for row in DEV], cosines(left, right)).statistic)
 
 
 def test_the_best_on_dev_is_kept(models: Path, tmp_path: Path):
@@ -52,31 +57,17 @@ def test_the_best_on_dev_is_kept(models: Path, tmp_path: Path):
     assert list(scores) == [2, 4, 6, 8, 10, 12]
     assert done["best_dev"] == max(scores.values()) == scores[done["best_step"]]
     short = train(models / "llama", ROWS, tmp_path / "b", dev=DEV, every=1, patience=1, **{**SMALL, "epochs": 9})
-    scores = list(curve(tmp_path / "b", "eval_dev_spearman_cosine").values())
-    assert len(scores) < 54 and scores[-1] <= scores[-2] == max(scores)
-    for encoder, best in ((trained, done["best_dev"]), (short, max(scores))):
-        sides = [encoder.encode([row[s] for row in DEV]) for s in ("sentence1", "sentence2")]
-        cosines = torch.cosine_similarity(*map(torch.from_numpy, sides))
-        ranks = np.array([row["score"] for row in DEV])
-        from scipy.stats import spearmanr
-
-        assert abs(spearmanr(ranks, cosines).statistic - best) < 1e-6
+    until = list(curve(tmp_path / "b", "eval_dev_spearman_cosine").values())
+    assert len(until) < 54 and until[-1] <= until[-2] == max(until)
+    assert dev_score(trained) == pytest.approx(done["best_dev"]) and dev_score(short) == pytest.approx(max(until))
 
 
 def test_dev_is_scored_as_the_saved_encoder_does(models: Path, tmp_path: Path):
     """Training truncates texts to 4 tokens; the saved encoder does not, and its score chooses the checkpoint."""
-    from scipy.stats import spearmanr
-
     trained = train(models / "llama", ROWS, tmp_path, dev=DEV, every=1, steps=2, max_length=4, **SMALL)
     best = json.loads((tmp_path / "training.json").read_text())["finished"]["best_dev"]
-
-    def score(encoder: Encoder) -> float:
-        left, right = (encoder.encode([row[s] for row in DEV], on_long="ignore") for s in ("sentence1", "sentence2"))
-        cosines = torch.cosine_similarity(torch.from_numpy(left), torch.from_numpy(right))
-        return float(spearmanr([row["score"] for row in DEV], cosines).statistic)
-
-    assert abs(score(trained) - best) < 1e-6
-    assert abs(score(replace(trained, max_length=4)) - best) > 1e-2
+    assert dev_score(trained) == pytest.approx(best)
+    assert abs(dev_score(replace(trained, max_length=4)) - best) > 1e-2
     assert Encoder.load(tmp_path).max_length == trained.max_length > 4
 
 
@@ -159,12 +150,9 @@ def test_the_adapter_can_be_saved(models: Path, tmp_path: Path):
     assert abs(base.encode(TEXTS) - trained.encode(TEXTS)).max() <= 1e-6 * abs(trained.encode(TEXTS)).max()
 
 
-def test_weights_in_four_bits(models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_weights_in_four_bits(models: Path, tmp_path: Path):
     """bitsandbytes computes on a CPU too, slowly: enough for a test."""
     pytest.importorskip("bitsandbytes", reason="the extra qlora is not installed")
-    with pytest.raises(InputError, match="CUDA GPU"):
-        train(models / "llama", ROWS, tmp_path / "a", four_bit=True, **SMALL)
-    monkeypatch.setattr("afterword.train.run.check_four_bit", lambda *_: None)
     start = Encoder.load(models / "llama", BOTH, dtype=torch.float16)
     before = start.encode(TEXTS)
     trained = train(start, ROWS, tmp_path / "a", four_bit=True, keep_adapter=True, **SMALL)
@@ -201,13 +189,10 @@ def test_a_run_that_breaks_leaves_the_encoder_as_it_was(models: Path, tmp_path: 
     [
         ("bert", {}, MethodError, "bert"),
         ("llama", {"method": bellm(last=4)}, NoSuchHead, "last=4"),
-        ("llama", {"method": "bellm:last=x"}, MethodError, "last"),
         ("llama", {"batch_size": 37}, DataError, "37"),
         ("llama", {"loss": "cosent"}, DataError, "cosent"),
-        ("llama", {"lr": 1e-3}, InputError, "'lr'.*rank"),
         ("llama", {"patience": 3}, InputError, "patience=3"),
         ("llama", {"targets": ("q_proj", "nothing")}, InputError, "targets=nothing.*down_proj"),
-        ("llama", {"four_bit": True}, InputError, "four_bit.*cpu"),
         ("llama", {"added": 1}, MethodError, "added=1"),
         ("bloom", {"added": 2, "method": classical()}, MethodError, "added=2"),
         ("llama", {"method": prompt("{condition} {text}")}, DataError, "condition"),
@@ -278,5 +263,3 @@ def test_rows_that_do_not_fit_are_refused(models: Path):
             check(settings, encoder, data, pairs_of_dev)
     with pytest.raises(InputError, match="'query'"):
         check(Settings(batch_size=6, prompts={"query": "find: "}), plain, rows, None)
-    with pytest.raises(MethodError, match="states='static'"):
-        check(pairs, Encoder.load(models / "llama", classical(states="static")), rows, None)

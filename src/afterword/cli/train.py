@@ -49,7 +49,7 @@ class Trained:
         help="Names of the linear layers that LoRA adapts. Default: all.")] = None
     full_rank: Annotated[bool, Option("--full-rank", help="Train all weights instead of LoRA matrices.")] = False
     four_bit: Annotated[bool, Option("--four-bit",
-        help="Keep the frozen weights in 4 bits (QLoRA). Needs CUDA.")] = False
+        help="Keep the frozen weights in 4 bits (QLoRA).")] = False
     added: Annotated[int, Option("--add", metavar="N",
         help="Append N new layers with bidirectional attention; goes with --method bellm:last=N.")] = 0
     fresh: Annotated[bool, Option("--fresh",

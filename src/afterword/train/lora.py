@@ -7,7 +7,6 @@ import re
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
-from importlib.util import find_spec
 from typing import Any
 
 import torch
@@ -17,7 +16,7 @@ from transformers.pytorch_utils import Conv1D
 from ..backbone.attention import NAME
 from ..backbone.backbone import Backbone
 from ..backbone.self_check import check
-from ..errors import InputError, MissingExtra, ModelError, UnsupportedModel
+from ..errors import InputError, MissingExtra, UnsupportedModel
 from .settings import Settings
 
 try:
@@ -45,7 +44,7 @@ def attach(model: nn.Module, settings: Settings, full: Sequence[nn.Module] = ())
     Raises:
         InputError: a target is not the name of a linear layer.
     """
-    linear = {name.rpartition(".")[2] for name, m in model.named_modules() if is_linear(m)}
+    linear = {name.rpartition(".")[2] for name, m in model.named_modules() if isinstance(m, nn.Linear | Conv1D)}
     if wrong := [name for name in settings.targets if name not in linear]:
         raise InputError(f"targets={','.join(wrong)}: choose from the linear layers {', '.join(sorted(linear))}")
     if settings.four_bit:
@@ -66,40 +65,22 @@ def attach(model: nn.Module, settings: Settings, full: Sequence[nn.Module] = ())
     return adapted
 
 
-def merge(adapted: Any) -> nn.Module:
-    """Merge the LoRA matrices into the weights, which must be finite, and unwrap the model."""
-    try:
-        return adapted.merge_and_unload(safe_merge=True)  # type: ignore[no-any-return]
-    except ValueError as e:
-        raise ModelError(f"the trained matrices cannot be merged: {e}") from None
-
-
 def merge_into(adapted: Any, base: nn.Module, settings: Settings) -> nn.Module:
-    """Merge trained LoRA matrices into the copy of the model from before `quantise`, in place."""
+    """Merge trained LoRA matrices into a copy of the model from before `quantise`, in place."""
     target = attach(base, replace(settings, four_bit=False))
     set_peft_model_state_dict(target, get_peft_model_state_dict(adapted))
-    return merge(target)
-
-
-def is_linear(module: nn.Module) -> bool:
-    """Whether LoRA can be added to a module: a linear layer, which GPT-2's Conv1D is too."""
-    return isinstance(module, nn.Linear | Conv1D)
-
-
-def check_four_bit(model: nn.Module, device: torch.device) -> None:
-    """Raise an error if a model's weights cannot be held in 4 bits."""
-    if device.type != "cuda":
-        raise InputError(f"four_bit=True needs a CUDA GPU, and the model is on {device}")
-    if others := {type(m).__name__ for m in model.modules() if is_linear(m) and not isinstance(m, nn.Linear)}:
-        raise InputError(f"four_bit=True: the model's layers of class {min(others)} cannot be held in 4 bits")
-    if find_spec("bitsandbytes") is None:
-        raise MissingExtra("bitsandbytes", "qlora")
+    return target.merge_and_unload()  # type: ignore[no-any-return]
 
 
 def quantise(model: Any) -> None:
-    """Quantise the linear layers to 4 bits in place (QLoRA: NF4, double quantisation), the rest to float32."""
-    import bitsandbytes as bnb
+    """Quantise the linear layers to 4 bits in place (QLoRA: NF4, double quantisation), and convert the rest to float32.
 
+    GPT-2's layers, which are not `nn.Linear`, keep their weights.
+    """
+    try:
+        import bitsandbytes as bnb
+    except ImportError as e:
+        raise MissingExtra("bitsandbytes", "qlora") from e
     for parent in list(model.modules()):
         for name, layer in list(parent.named_children()):
             if isinstance(layer, nn.Linear):

@@ -6,7 +6,7 @@ import copy
 import os
 import shutil
 from collections.abc import Iterable, Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -32,16 +32,13 @@ try:
     import datasets  # noqa: F401
 
     from ..st import sentence_transformer
-    from .lora import append_layers, attach, check_four_bit, merge, merge_into
+    from .lora import append_layers, attach, merge_into
     from .losses import check_rows
     from .trainer import make_trainer
 except ImportError as e:
     raise MissingExtra(getattr(e, "package", None) or e.name or "sentence-transformers", "train") from e
 
 Data = TrainingRows | str | Path | Iterable[Mapping[str, Any]]
-
-EMBEDDINGS = ("static", "static_h0", "layer:0", "normed:0")
-"""Kinds of states that no layer computes: LoRA would have nothing to train."""
 
 
 def train(
@@ -94,7 +91,9 @@ def train(
     >>> from afterword.train import train
     >>> train("afterword-mini", "triplets.jsonl", "mini-bellm", method="bellm:last=2", epochs=2)  # doctest: +SKIP
     """
-    settings = _settings(settings or Settings(), method, changes)
+    if method is not None:
+        changes["method"] = one_method(parse_method(method) if isinstance(method, str) else method, "training")
+    settings = replace(settings or Settings(), **changes)
     rows, scored = TrainingRows.read(data), None if dev is None else TrainingRows.read(dev)
     if settings.loss in ("ranking", "cached_ranking"):
         rows = contrasted(rows)
@@ -109,11 +108,13 @@ def train(
             return Encoder.load(out, device=device, trust_remote_code=trust_remote_code)
         if is_first():
             place.write(record)
-        run = Run(encoder, settings, place)
+        run = Run(encoder, settings)
         try:
             trainer = make_trainer(run.model, settings, place, rows, scored, log_every, progress, encoder.max_length)
             trainer.fit(checkpoint)
-            encoder = run.finished(keep_adapter)
+            if keep_adapter and run.adapted is not None and is_first():
+                run.adapted.save_pretrained(str(place.folder / ADAPTER))
+            encoder = run.merged()
         finally:
             run.close()
         if is_first():
@@ -126,8 +127,8 @@ def train(
 class Run:
     """An encoder during training: a SentenceTransformer, with or without LoRA."""
 
-    def __init__(self, encoder: Encoder, settings: Settings, place: Place) -> None:
-        self.encoder, self.settings, self.place = encoder, settings, place
+    def __init__(self, encoder: Encoder, settings: Settings) -> None:
+        self.encoder, self.settings = encoder, settings
         self.before = _copied(encoder.backbone.model) if settings.four_bit else None  # before quantisation
         self.adapted: Any = None
         set_seed(settings.seed)
@@ -143,19 +144,15 @@ class Run:
         if settings.checkpointing:
             _checkpointing(encoder.backbone.model, "enable", {"use_reentrant": False})
 
-    def finished(self, keep_adapter: bool) -> Encoder:
+    def merged(self) -> Encoder:
         """The trained encoder, with the LoRA matrices merged into its weights."""
-        if self.adapted is None:
-            return self.encoder
-        if keep_adapter and is_first():
-            self.adapted.save_pretrained(str(self.place.folder / ADAPTER))
-        adapted, self.adapted = self.adapted, None
-        if self.before is None:
-            merge(adapted)
-            return self.encoder
-        merged = merge_into(adapted, self.before, self.settings)
-        adapted.unload()
-        return replace(self.encoder, backbone=self_check(merged, self.encoder.backbone.tokenizer))
+        if self.before is not None:
+            weights = merge_into(self.adapted, self.before, self.settings)
+            return replace(self.encoder, backbone=self_check(weights, self.encoder.backbone.tokenizer))
+        if self.adapted is not None:
+            self.adapted.merge_and_unload()
+            self.adapted = None
+        return self.encoder
 
     def close(self) -> None:
         """Make the encoder ready to encode again, also after an error: LoRA off, no gradients, evaluation mode."""
@@ -179,16 +176,6 @@ def _checkpointing(model: Any, what: str, *options: Any) -> None:
     """Switch gradient checkpointing; newer versions of transformers call it activation checkpointing."""
     name = "activation" if hasattr(model, "activation_checkpointing_enable") else "gradient"
     getattr(model, f"{name}_checkpointing_{what}")(*options)
-
-
-def _settings(settings: Settings, method: Method | str | None, changes: Mapping[str, Any]) -> Settings:
-    names = [f.name for f in fields(Settings)]
-    if wrong := [name for name in changes if name not in names]:
-        raise InputError(f"no setting {wrong[0]!r}: choose from {', '.join(names)}")
-    if method is not None:
-        parsed = parse_method(method) if isinstance(method, str) else method
-        changes = {**changes, "method": one_method(parsed, "training")}
-    return replace(settings, **changes)
 
 
 def _record(
@@ -288,8 +275,3 @@ def check(settings: Settings, encoder: Encoder, rows: TrainingRows, dev: Trainin
     columns = list(rows.columns)
     if wrong := [name for name in settings.prompts or {} if name not in columns]:
         raise InputError(f"prompts: no column {wrong[0]!r}: {rows.source} holds {', '.join(columns)}")
-    states = method.states.kind
-    if settings.lora and states in EMBEDDINGS:
-        raise MethodError(f"states={states!r} reads no layer, and LoRA adapts layers only: pass rank=0")
-    if settings.four_bit:
-        check_four_bit(encoder.backbone.model, encoder.device)

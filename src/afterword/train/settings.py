@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from ..errors import InputError, ModelError
 from ..files.atomic import atomic_file, lock_folder
-from ..methods import Method, one_method
-from ..methods.serialize import from_json, to_json
+from ..methods import Method
+from ..methods.serialize import to_json
 
 if TYPE_CHECKING:
     from ..encoder import Encoder
@@ -140,20 +140,9 @@ class Settings:
         return self.loss in ("ranking", "cached_ranking", "released")
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data for JSON.
-
-        >>> Settings.from_json(Settings(rank=4, matryoshka=(8, 4)).to_json()).matryoshka
-        (8, 4)
-        """
-        plain = {f.name: getattr(self, f.name) for f in fields(self)}
-        plain = {k: list(v) if isinstance(v, tuple) else v for k, v in plain.items()}
-        return {**plain, "method": None if self.method is None else to_json(self.method)}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Settings:
-        """Settings from the result of `to_json`."""
-        method = data.get("method")
-        return cls(**{**data, "method": None if method is None else one_method(from_json(method), "training")})
+        """The settings as JSON."""
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        return {**values, "method": None if self.method is None else to_json(self.method)}
 
 
 @dataclass(frozen=True)
@@ -174,14 +163,7 @@ class Place:
     def record(self) -> dict[str, Any] | None:
         """The content of ``training.json``: settings, data, versions; None if no run was started here."""
         path = self.folder / RECORD
-        if not path.exists():
-            return None
-        try:
-            record: dict[str, Any] = json.loads(path.read_text("utf-8"))
-            record["fixed"]["settings"]
-        except (OSError, ValueError, TypeError, LookupError) as e:
-            raise ModelError(f"{path} is not the record of a run: {e!r}") from None
-        return record
+        return json.loads(path.read_text("utf-8")) if path.exists() else None
 
     def write(self, record: Mapping[str, Any]) -> None:
         """Write ``training.json`` atomically."""
@@ -218,14 +200,12 @@ class Place:
             if self.last() is not None or "finished" in record:
                 raise InputError(f"{self.folder} holds a run: pass resume=True, or choose a different folder")
             return None
-        was, now = record["fixed"], json.loads(json.dumps(fixed))
-        for name in (*now["settings"], *now):
-            before, after = (values["settings"].get(name, values.get(name)) for values in (was, now))
-            if before != after:
-                before, after = (v["name"] if isinstance(v, dict) and "name" in v else v for v in (before, after))
+        before, now = ({**part["settings"], **part} for part in (record["fixed"], json.loads(json.dumps(fixed))))
+        for name, value in now.items():
+            if before.get(name) != value:
                 raise InputError(
-                    f"{self.folder} holds a run with {name}={before!r:.60}, not {after!r:.60}: set it back, or choose "
-                    "a different folder"
+                    f"{self.folder} holds a run with {name}={before.get(name)!r:.60}, not {value!r:.60}: set it back, "
+                    "or choose a different folder"
                 )
         return self.last()
 

@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
 from sentence_transformers.sentence_transformer.evaluation import EmbeddingSimilarityEvaluator
 from torch import Tensor, nn
-from transformers import EarlyStoppingCallback, PrinterCallback, ProgressCallback, TrainerCallback, TrainerState
+from transformers import EarlyStoppingCallback, PrinterCallback, TrainerCallback, TrainerState
 
 from ..errors import DataError, ModelError
 from .losses import make_loss
@@ -39,16 +39,6 @@ class LossLog(TrainerCallback):
         """Write the history, which begins with that of the checkpoint."""
         if state.is_world_process_zero:
             self.path.write_text("".join(json.dumps(row) + "\n" for row in state.log_history), encoding="utf-8")
-
-
-class StepsBar(ProgressCallback):
-    """The trainer's progress bar, followed by the latest loss and dev score."""
-
-    def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **kwargs: Any) -> None:
-        """Update the loss and the dev score."""
-        names = {"loss": "loss", SCORE: "dev"}
-        if state.is_world_process_zero and self.training_bar is not None and logs:
-            self.training_bar.set_postfix({names[k]: f"{v:.4f}" for k, v in logs.items() if k in names})
 
 
 class Trainer(SentenceTransformerTrainer):
@@ -86,12 +76,9 @@ class Trainer(SentenceTransformerTrainer):
 
     def _load_from_checkpoint(self, checkpoint_path: str, model: Any = None) -> None:
         """Copy the weights of a checkpoint into the model."""
-        path = Path(checkpoint_path) / WEIGHTS
-        weights, parameters = load_file(path), _trained(self.model)
-        if weights.keys() != parameters.keys() or any(weights[n].shape != p.shape for n, p in parameters.items()):
-            raise ModelError(f"{path} holds weights of a different run: choose the folder of this run")
+        weights = load_file(Path(checkpoint_path) / WEIGHTS)
         with torch.no_grad():
-            for name, parameter in parameters.items():
+            for name, parameter in _trained(self.model).items():
                 parameter.copy_(weights[name])
 
     def _load_best_model(self) -> None:
@@ -119,12 +106,6 @@ class Trainer(SentenceTransformerTrainer):
         finally:
             first.max_seq_length = training_length
         return scores
-
-    def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> Any:
-        """Warm up and fall to 0 linearly; a run of one step has no warm-up, in which its learning rate would be 0."""
-        if num_training_steps == 1:
-            self.args.warmup_steps = 0
-        return super().create_scheduler(num_training_steps, optimizer)
 
     def _check_weights(self) -> None:
         """Check the weights: an update can overflow although loss and gradient are finite."""
@@ -234,10 +215,7 @@ def make_trainer(
         callbacks=callbacks,
     )
     trainer.saved_length = saved_length
-    trainer.remove_callback(ProgressCallback)
     trainer.remove_callback(PrinterCallback)
-    if progress:
-        trainer.add_callback(StepsBar())
     return trainer
 
 
