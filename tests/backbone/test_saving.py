@@ -96,23 +96,16 @@ def two(model: Any) -> None:
     around.add_adapter("other", peft.LoraConfig(**LORA))
 
 
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        (merged, "'default' is merged"),
-        (switched_off, "'default' is disabled"),
-        (two, "2 adapters, default, other"),
-    ],
-)
+@pytest.mark.parametrize("change", [merged, switched_off, two])
 def test_what_would_load_to_another_model_is_refused_and_nothing_is_touched(
-    change: Callable[[Any], None], said: str, llama: Path, tmp_path: Path
+    change: Callable[[Any], None], llama: Path, tmp_path: Path
 ):
     encoder = Encoder.load(llama, classical())
     encoder.save(tmp_path / "a")
     before = files(tmp_path)
     change(encoder.backbone.model)
     for place in ("a", "b"):
-        with pytest.raises(ModelError, match=said) as caught:
+        with pytest.raises(ModelError, match="default") as caught:
             encoder.save(tmp_path / place, overwrite=True)
         assert "\n" not in str(caught.value)
     assert files(tmp_path) == before

@@ -2,7 +2,7 @@
 
 The mask function returns a `Rule` in place of a tensor: the running `Plan` and the model's own mask function. Models
 pass it unchanged to every layer, so the plan reaches each layer without a keyword, also when gradient checkpointing
-runs a layer again in another thread. Without a plan, as when a trainer calls the model, it is transformers' sdpa.
+runs a layer again in another thread. Without a plan, as when a user calls the model, it is transformers' sdpa.
 """
 
 from __future__ import annotations
@@ -79,15 +79,14 @@ def attend(
     if not isinstance(attention_mask, Rule):
         if current() is not None or not (attention_mask is None or isinstance(attention_mask, Tensor)):
             raise UnsupportedModel(f"{type(module).__name__} does not pass on the mask of the mask interface")
-        if softcap is None and s_aux is None:
-            return sdpa_attention_forward(  # type: ignore[no-any-return]
-                module, query, key, value, attention_mask, dropout, scale, is_causal, position_bias, **extra
+        if softcap is not None or s_aux is not None:
+            raise UnsupportedModel(
+                f"{type(module).__name__} was called outside of an encoder: encode with the encoder, or call the "
+                "model's set_attn_implementation('eager') first"
             )
-        causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
-        added = _additive_mask(query, key, attention_mask, causal)
-        added = added if position_bias is None else added + position_bias
-        out, _ = _unfused(query, key, value, added, scale, dropout, softcap, s_aux, want_lse=False)
-        return out.transpose(1, 2).contiguous(), None
+        return sdpa_attention_forward(  # type: ignore[no-any-return]
+            module, query, key, value, attention_mask, dropout, scale, is_causal, position_bias, **extra
+        )
     if unknown := [k for k, v in extra.items() if v is not None and k not in HARMLESS]:
         raise UnsupportedModel(f"{type(module).__name__} passes {', '.join(unknown)}, which may change attention")
     tau = attention_mask.plan.sight.temperature
@@ -261,17 +260,6 @@ def _unfused(
         p = s.softmax(-1, dtype=s.dtype if s.dtype == torch.float64 else torch.float32).to(v.dtype)[..., :keys]
         out.append(F.dropout(p, dropout) @ v)
     return torch.cat(out, 2), torch.cat(lse, 2) if want_lse else None
-
-
-def _additive_mask(query: Tensor, key: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
-    """A mask without a plan, as numbers to add to the scores (B, 1, n, p + n)."""
-    n, keys = query.shape[2], key.shape[2]
-    if mask is None and causal:
-        mask = torch.ones(n, keys, dtype=torch.bool, device=query.device).tril(keys - n)[None, None]
-    added = query.new_zeros(1, 1, n, keys)
-    if mask is None or mask.dtype != torch.bool:
-        return added if mask is None else mask
-    return added.masked_fill(~mask, torch.finfo(added.dtype).min)  # not -inf: a padding token sees nothing
 
 
 AttentionInterface.register(NAME, attend)

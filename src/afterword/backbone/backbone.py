@@ -55,6 +55,8 @@ class Request:
     layers: frozenset[Layer]
     sight: Sight
     taps: Sequence[Tap]
+    blocks: Sequence[str]
+    """The names of the modules to read the outputs of attention blocks from."""
 
     @property
     def outputs(self) -> dict[str, bool]:
@@ -127,7 +129,8 @@ class Backbone:
     @cached_property
     def stack(self) -> Stack:
         """The layers and the final norm; raises UnsupportedModel if they cannot be found."""
-        return find_stack(self.model, self.modules, self.facts.depth)
+        run = lambda: self.forward(few_tokens(self)).states[LAST]  # noqa: E731
+        return find_stack(self.model, self.modules, self.facts.depth, run)
 
     def width_of(self, layer: Layer) -> int:
         """The number of components of what is read inside layers, measured by a forward."""
@@ -179,7 +182,9 @@ class Backbone:
         """
         sight = sight.simplified(self.facts.layers) if sight else NO_SIGHT
         self.require(bool(taps), sight)
-        request = Request(layers, sight, taps)
+        reads_blocks = self.facts.layers and any(inside(layer) == "attention" for layer in layers)
+        blocks = self._blocks() if reads_blocks else ()
+        request = Request(layers, sight, taps, blocks)
         lock = lock_of(self.model)
         alone = lock.rotary if self.facts.split_at is not None or self.facts.remembers else nullcontext()
         shares = self.facts.shares and not (sight or taps or torch.is_grad_enabled())  # taps read text by text
@@ -224,18 +229,13 @@ class Backbone:
             return 0
         return length if self.facts.grows and length > self.facts.split_at else length > self.facts.split_at
 
-    def last(self, batch: Batch) -> Tensor:
-        """The last hidden states of a batch (N, D), in the model's present mode."""
-        request = Request(frozenset({LAST}), NO_SIGHT, ())
-        return torch.cat([self._run(batch, groups, 0, request)[LAST] for groups in self._separate(batch)])
-
     def _run(self, batch: Batch, groups: list[int], prefix: int, request: Request) -> dict[Layer, Tensor]:
         """Run some groups in one forward."""
         packed = pack(batch, groups, prefix)
         if self.facts.remembers:
             forget(self.model)
         inner = Readings(request.layers, self.facts.layers, self.facts.kind)
-        with reading(inner, self.model, self._blocks):
+        with reading(inner, self.model, request.blocks):
             if self.facts.way == "flat":
                 ids, at = packed.tokens[None], packed.positions(self.facts.offset)[None]
                 out = self._call(packed, request, input_ids=ids, position_ids=at)
@@ -314,7 +314,7 @@ class ModelLock:
     """One per model, for switching between eval and train mode, which all threads see; threads may encode together."""
 
     def __init__(self) -> None:
-        self.rotary = threading.Lock()  # for rotary frequencies in a buffer, by length: one forward at a time
+        self.rotary = threading.RLock()  # for rotary frequencies in a buffer, by length: one forward at a time
         self._switching = threading.Lock()
         self._running = 0
         self._switched: list[nn.Module] = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -23,16 +23,16 @@ class Stack:
     norm: nn.Module | None
 
 
-def find_stack(model: nn.Module, attention: Sequence[nn.Module], depth: int = 0) -> Stack:
+def find_stack(model: nn.Module, attention: Sequence[nn.Module], depth: int, run: Callable[[], Tensor]) -> Stack:
     """The layers that contain the attention modules, in order, and the final norm.
 
-    `depth` is the number of all layers; 0 = each has attention. Raises UnsupportedModel if there is no list of layers
-    with one attention module each.
+    `depth` is the number of all layers; 0 = each has attention. `run` returns the last states (N, D) of a few tokens.
+    Raises UnsupportedModel if there is no list of layers with one attention module each.
     """
     for parent in model.modules():
         for layers in (c for c in parent.children() if isinstance(c, nn.ModuleList)):
             if len(layers) == (depth or len(attention)) and attention and _hold(layers, attention):
-                return Stack(tuple(layers), _norm_after(model, parent))
+                return Stack(tuple(layers), _norm_after(parent, run))
     raise UnsupportedModel(
         f"{type(model).__name__}: its layers cannot be identified, which states='normed:k', sums of two streams and "
         "Token Prepending need; couple='replace' does not"
@@ -47,24 +47,14 @@ def _hold(layers: Iterable[nn.Module], attention: Sequence[nn.Module]) -> bool:
 
 
 @torch.no_grad()
-def _norm_after(model: nn.Module, parent: nn.Module) -> nn.Module | None:
-    """The child module whose output the model returns as its last state, found by running two tokens.
-
-    They are different ones: a padding token's embedding is zero, and may stay zero through all layers.
-    """
+def _norm_after(parent: nn.Module, run: Callable[[], Tensor]) -> nn.Module | None:
+    """The child module whose output the model returns as its last state."""
     outputs: list[tuple[nn.Module, Any]] = []
-    hooks = [
-        c.register_forward_hook(lambda m, _, out: outputs.append((m, out)))
-        for c in parent.children()
-        if not isinstance(c, nn.ModuleList)
-    ]
-    try:
-        last = model(input_ids=torch.arange(2, device=next(model.parameters()).device)[None])
-    finally:
-        for hook in hooks:
-            hook.remove()
-    final = last.last_hidden_state
-    same = (m for m, out in outputs if isinstance(out, Tensor) and out.shape == final.shape and torch.equal(out, final))
+    with ExitStack() as hooks:
+        for child in (c for c in parent.children() if not isinstance(c, nn.ModuleList)):
+            hooks.enter_context(child.register_forward_hook(lambda module, _, out: outputs.append((module, out))))
+        last = run()
+    same = (m for m, out in outputs if isinstance(out, Tensor) and torch.equal(out.flatten(0, -2), last))
     return next(same, None)
 
 

@@ -39,12 +39,10 @@ from .self_check import check, first_line
 logger = logging.getLogger(__name__)
 
 REFUSED = frozenset(
-    "attn_implementation experts_implementation device_map max_memory tp_plan tp_size device_mesh revision token "
-    "subfolder local_files_only trust_remote_code cache_dir force_download proxies use_safetensors gguf_file from_tf "
-    "from_flax state_dict weights_only config output_loading_info output_attentions output_hidden_states return_dict "
-    "torchscript use_cache".split()
+    "attn_implementation experts_implementation device_map tp_plan config revision trust_remote_code use_safetensors "
+    "gguf_file state_dict output_loading_info".split()
 )
-"""Arguments of transformers' `from_pretrained` that `model_kwargs` must not hold: ours have precedence."""
+"""Arguments of transformers' `from_pretrained` that `model_kwargs` must not hold."""
 
 ADAPTER_WEIGHTS = f"adapter_model{SAFE}"
 MERGEABLE: dict[str, tuple[Any, ...]] = {"peft_type": ("LORA",), "modules_to_save": (None, []), "bias": (None, "none")}
@@ -205,17 +203,8 @@ def _check_files(path: str, options: dict[str, Any]) -> None:
 
 
 def _load_tokenizer(path: str, common: dict[str, Any]) -> Tokenizer:
-    try:
+    with _one_line(f"the tokenizer of {path}"):
         return Tokenizer(AutoTokenizer.from_pretrained(path, **common))
-    except ModelError as e:
-        raise ModelError(f"{path}: {e}") from None
-    except Exception as e:  # a broken file may raise anything
-        if "trust_remote_code=True" in str(e):
-            raise
-        raise ModelError(
-            f"{path}: its tokenizer cannot be loaded ({first_line(e):.120}): download its tokenizer.json and "
-            "tokenizer_config.json again, or write them with the tokenizer's save_pretrained"
-        ) from e
 
 
 def _load_model(path: str, config: Any, options: dict[str, Any]) -> Any:
@@ -419,17 +408,18 @@ def write_model(model: Any, tokenizer: Any, folder: Path) -> None:
 
 
 def _only_adapter(base: Any) -> str | None:
-    """The name of the model's only adapter, or None; raises ModelError for adapters that a folder cannot express."""
+    """The name of the model's only adapter, or None; raises ModelError for adapters that a folder cannot hold."""
     layers = [module for module in base.modules() if isinstance(getattr(module, "merged", None), bool)]
     names = sorted(getattr(base, "peft_config", None) or {})
     if not layers:
         return None
-    if len(names) != 1:
-        raise ModelError(f"the model has {len(names)} adapters, {', '.join(names)}: keep one with delete_adapter()")
-    if any(layer.merged for layer in layers):
-        raise ModelError(f"the adapter {names[0]!r} is merged but still attached: call merge_and_unload() to save both")
-    if any(layer.disable_adapters or names[0] not in layer.active_adapters for layer in layers):
-        raise ModelError(f"the adapter {names[0]!r} is disabled: enable it, or remove it with unload()")
+    if len(names) != 1 or any(
+        layer.merged or layer.disable_adapters or names[0] not in layer.active_adapters for layer in layers
+    ):
+        raise ModelError(
+            f"the model cannot be saved with its adapters ({', '.join(names)}): keep an active one, not merged, "
+            "or put them into the weights with merge_and_unload()"
+        )
     return str(names[0])
 
 

@@ -122,28 +122,29 @@ class ModelSource:
             if cached:
                 return self
             why = "HF_HUB_OFFLINE" if constants.HF_HUB_OFFLINE else "local_files_only"
-            raise ModelError(f"{name} is not a folder{self._meant()}, nor in the cache, and {why} forbids a download")
+            raise self._missing(f"nor in the cache, and {why} forbids a download")
         try:
             HfApi().model_info(name, revision=self.revision, timeout=SECONDS, token=self.token)
         except RevisionNotFoundError:
             raise ModelError(f"{name} has no revision {self.revision!r} on the hub") from None
         except RepositoryNotFoundError:
-            raise ModelError(
-                f"{name} is not a folder{self._meant()}, and the hub shows no model of that name: check the spelling; "
-                "a private model needs a login or token="
-            ) from None
+            why = "the hub shows no model of that name: check the spelling; a private model needs a login or token="
+            raise self._missing(f"and {why}") from None
         except HfHubHTTPError:  # a model that is gated, or a mirror without this page: loading it says more
             return self
         except Exception as e:  # the classes of network errors differ between versions of huggingface_hub
             reason = next(iter(str(e).splitlines()), "") or type(e).__name__
             if not cached:
-                raise ModelError(
-                    f"{name} is not a folder{self._meant()}, nor in the cache, and {constants.ENDPOINT} does not "
-                    f"answer ({reason:.120}): pass the folder of a model, or {MINILM}, which needs no network"
+                raise self._missing(
+                    f"nor in the cache, and {constants.ENDPOINT} does not answer ({reason:.120}): pass the folder of a "
+                    f"model, or {MINILM}, which needs no network"
                 ) from None
             logger.warning("%s is loaded from the cache: %s does not answer (%.120s)", name, constants.ENDPOINT, reason)
             return replace(self, local_files_only=True)
         return self
+
+    def _missing(self, why: str) -> ModelError:
+        return ModelError(f"{self.name} is not a folder{self._meant()}, {why}")
 
     def _meant(self) -> str:
         """Suggest a folder, a downloaded model or one of the package's with a similar name."""
@@ -156,9 +157,8 @@ class ModelSource:
 
     def commit(self) -> str | None:
         """The hub's commit of a downloaded model; None for a folder."""
-        paths = [] if Path(self.name).exists() else [self._cached(CONFIG)]
-        parts = next((path.parts for path in paths if path is not None), ())
-        return parts[parts.index("snapshots") + 1] if "snapshots" in parts else None
+        path = None if Path(self.name).exists() else self._cached(CONFIG)
+        return None if path is None else path.parts[path.parts.index("snapshots") + 1]
 
     def _cached(self, file: str) -> Path | None:
         """A file of a downloaded repository."""
@@ -214,15 +214,14 @@ def check_folder(folder: Path) -> None:
 def check_file(path: Path) -> None:
     """Raise ModelError if a configuration or an index names pickled weights, files elsewhere or code."""
     content = read_json(path, dict)
-    named: Any = []
-    if path.name == CONFIG:
-        named = [content["transformers_weights"]] if content.get("transformers_weights") is not None else []
-    elif path.name == ADAPTER and content.get("megatron_config") is not None:
-        raise ModelError(f"{path} sets megatron_config, which imports code by name: remove that setting")
-    elif path.name != ADAPTER:
-        weight_map = content.get("weight_map")
-        named = list(weight_map.values()) if isinstance(weight_map, dict) else [weight_map]
-    for name in dict.fromkeys(map(str, named)):
+    if path.name == ADAPTER:
+        if content.get("megatron_config") is not None:
+            raise ModelError(f"{path} sets megatron_config, which imports code by name: remove that setting")
+        return
+    named = content.get("transformers_weights" if path.name == CONFIG else "weight_map") or {}
+    if not isinstance(named, dict):
+        named = {"": named}
+    for name in dict.fromkeys(map(str, named.values())):
         if not name.endswith((SAFE, f"{SAFE}.index.json")) or PurePosixPath(name).name != name:
             raise ModelError(f"{path} reads weights from {name!r}: only *.safetensors files in its folder are allowed")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ from ..errors import AttentionNotSeen, UnsupportedModel
 from ..text.batch import Batch, lay
 from ..text.segments import Segment, TokenizedText
 from .attention_masks import current
-from .facts import Layer, inside, layer_numbers
+from .facts import LAST, Layer, inside, layer_numbers
 from .packed_linear import plain_linears
 
 if TYPE_CHECKING:
@@ -77,10 +77,9 @@ _READINGS: ContextVar[Readings | None] = ContextVar("afterword_readings", defaul
 
 
 @contextmanager
-def reading(readings: Readings, model: nn.Module, blocks: Callable[[], Sequence[str]]) -> Iterator[None]:
+def reading(readings: Readings, model: nn.Module, blocks: Sequence[str]) -> Iterator[None]:
     """Read inside the layers of this thread's forward of a model; `blocks` names the modules of attention's outputs."""
-    wanted = any(inside(name) == "attention" for name in readings.wanted)
-    modules = [model.get_submodule(name) for name in blocks()] if wanted else []
+    modules = [model.get_submodule(name) for name in blocks]
 
     def read(module: nn.Module, inputs: object, output: Tensor) -> None:
         if _READINGS.get() is readings:  # not the forward of a different thread
@@ -126,7 +125,7 @@ def find_blocks(backbone: Backbone) -> tuple[str, ...]:
     """
     model, layers = backbone.model, backbone.facts.layers
     with torch.no_grad(), plain_linears(), _Products(model) as products:
-        rows, width = backbone.last(few_tokens(backbone)).shape
+        rows, width = backbone.forward(few_tokens(backbone)).states[LAST].shape
     blocks: list[str] = []
     for attended in range(1, layers + 1):
         after = [product for product in products.seen if product.attended == attended]
