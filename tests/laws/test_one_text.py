@@ -6,7 +6,6 @@ special token, lists of ids hold the tokens themselves.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -54,17 +53,6 @@ def agree(own: Judge, backbone: Backbone, name: str, text: Text) -> None:
 def test_a_text_alone(models: Path, kind: str, text: Text, name: str) -> None:
     own, backbone = loaded(models, kind)
     if name != "reba mean" or backbone.facts.attention:
-        agree(own, backbone, name, text)
-
-
-@pytest.mark.parametrize("kind", ["llama", "bert", "roberta"])
-@examples(5)
-@given(text=st.one_of(strings.filter(str.strip), numbers), name=st.sampled_from(NAMES))
-def test_a_text_alone_by_every_way(models: Path, kind: str, text: Text, name: str) -> None:
-    own, flat = loaded(models, kind)
-    stacked = Backbone(flat.model, flat.tokenizer, replace(flat.facts, way="stacked", shares=False), flat.modules)
-    whole = Backbone(flat.model, flat.tokenizer, replace(flat.facts, shares=False), flat.modules)
-    for backbone in (flat, stacked, whole):
         agree(own, backbone, name, text)
 
 

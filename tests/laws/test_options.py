@@ -9,7 +9,6 @@ from __future__ import annotations
 import inspect
 import warnings
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,24 +17,15 @@ from tests.tiny import tiny
 
 from afterword import Encoder, classical
 from afterword.encode.spans import SpanVectors
-from afterword.errors import AfterwordError, TextsCut
+from afterword.errors import AfterwordError
 
 TEXTS = ["a dog", "two dogs and a cat", "x" * 40, "a dog"]
 PROMPTS = {"query": "find: ", "document": "text: "}
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny("llama", tmp_path_factory.mktemp("options"))
-
-
-@pytest.fixture(scope="module")
-def encoder(folder: Path) -> Encoder:
-    return Encoder.load(folder, classical())
-
-
-@pytest.fixture
-def prompted(encoder: Encoder) -> Encoder:
+def prompted(tmp_path_factory: pytest.TempPathFactory) -> Encoder:
+    encoder = Encoder.load(tiny("llama", tmp_path_factory.mktemp("options")), classical())
     return Encoder(encoder.backbone, classical(), max_length=30, prompts=PROMPTS)
 
 
@@ -63,10 +53,10 @@ def look(made: Any) -> Any:
 
 
 @pytest.fixture
-def forwards(encoder: Encoder):
+def forwards(prompted: Encoder):
     """How many tokens each forward had."""
     sizes: list[int] = []
-    handle = encoder.backbone.model.register_forward_pre_hook(
+    handle = prompted.backbone.model.register_forward_pre_hook(
         lambda _, args, given: sizes.append(given["input_ids"].numel()), with_kwargs=True
     )
     yield sizes
@@ -85,13 +75,10 @@ SEEN: dict[str, Any] = {
     "normalize_embeddings": True,
     "truncate_dim": 7,
     "on_long": "ignore",
-    "show_progress_bar": None,  # told apart by `test_progress_is_told`
-    "on_empty": None,  # by `test_empty_texts`
-    "out": None,  # by `test_out_is_written_to`
-    "pool": None,  # in tests/test_processes.py
+    # tested in tests/encode
+    **dict.fromkeys(("show_progress_bar", "on_empty", "out", "pool", "chunk_size")),
     "conditions": ["size", "colour", "size", "use"],
     "device": ["nowhere"],
-    "chunk_size": None,  # in tests/encode/test_processes.py
     "chunks": "sentences",
     "tokens": 5,
     "late": False,
@@ -135,33 +122,8 @@ def test_every_option_changes_something(prompted, forwards, call: str, option: s
         assert option in changed[1], "refused, but not by its name"
 
 
-@pytest.mark.parametrize("call", ["encode", "encode_query", "encode_document"])
-def test_progress_is_told(prompted, call: str) -> None:
-    done: list[int] = []
-    getattr(prompted, call)(TEXTS, show_progress_bar=done.append, on_long="ignore")
-    assert sum(done) == len(TEXTS)
-
-
-def test_empty_texts(prompted) -> None:
-    with pytest.raises(AfterwordError, match="on_empty"):
-        prompted.encode(["a", ""])
-    assert np.isnan(prompted.encode(["a", ""], on_empty="nan")[1]).all()
-
-
-def test_out_is_written_to(prompted) -> None:
-    out = np.empty((1, 64), np.float32)
-    assert prompted.encode(["a"], out=out) is out and np.isfinite(out).all()
-
-
 REFUSED: list[tuple[dict[str, Any], str]] = [
-    ({"truncate_dim": 65}, "truncate_dim=65: vectors have 64"),
-    ({"truncate_dim": 0}, "truncate_dim=0"),
-    ({"device": "meta"}, "device='meta'"),
-    ({"pool": {}}, "pool"),
     ({"conditions": ["a"] * 4}, "conditions"),
-    ({"prompt_name": "nobody"}, "no prompt is named 'nobody'"),
-    ({"precision": "int4"}, "precision='int4'"),
-    ({"output_value": "sentence"}, "output_value='sentence'"),
     ({"task": "query"}, r"'task'; encoder\.sentence_transformer\(\)"),
     ({"no_such_option": 1}, "'no_such_option'"),
 ]  # fmt: skip
@@ -171,51 +133,3 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 def test_what_cannot_be_used_is_refused_by_its_name(prompted, options, named) -> None:
     with pytest.raises(AfterwordError, match=named):
         prompted.encode(TEXTS, **options)
-
-
-LOADED: dict[str, Any] = {
-    "device": "nowhere",
-    "dtype": "float64",
-    "max_length": 5,
-    "revision": "main",
-    "subfolder": "nowhere",
-    "model_kwargs": {"rms_norm_eps": 0.1},
-    "method": "classical:pool=last",
-    # of the hub, and of quantised models: tests/test_source.py; the others: tests/test_loading.py, test_products.py
-    **dict.fromkeys(
-        ("token", "cache_folder", "local_files_only", "quantization_config", "trust_remote_code", "products")
-    ),
-}
-
-
-@pytest.mark.parametrize("option", options_of(Encoder.load))
-def test_every_option_of_load(folder, option: str) -> None:
-    value = LOADED[option]
-    if value is None:
-        return
-    if option in ("device", "revision", "subfolder"):  # of a folder, on this machine
-        with pytest.raises(AfterwordError, match=value):
-            Encoder.load(folder, classical(), **{option: value})
-        return
-    other = Encoder.load(folder, **{"method": classical(), option: value})
-    changed, same = (one.encode(TEXTS, on_long="ignore") for one in (other, Encoder.load(folder, classical())))
-    assert look(changed) != look(same)
-
-
-def test_what_is_not_read_is_what_sentence_transformers_does_not_read(prompted) -> None:
-    """As documented there and here; their own tools give both of each pair."""
-    pytest.importorskip("sentence_transformers")
-    theirs = prompted.sentence_transformer()
-    for options in (
-        {"prompt": "p: ", "prompt_name": "query"},
-        {"convert_to_tensor": True, "convert_to_numpy": True},
-        {"convert_to_tensor": True, "convert_to_numpy": False},
-        {"output_value": "token_embeddings", "convert_to_tensor": True},
-        {"chunk_size": None, "task": None, "pool": None},
-    ):
-        with pytest.warns(TextsCut):
-            ours = prompted.encode(TEXTS, **options)
-        wanted = theirs.encode(TEXTS, **options)
-        assert type(ours) is type(wanted), options
-        for a, b in zip(ours, wanted, strict=True):
-            np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=0, atol=2e-5)

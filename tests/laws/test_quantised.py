@@ -43,19 +43,9 @@ def in_four_bits(kind: str, seed: int = 0, products: torch.dtype = torch.bfloat1
 
 
 @pytest.fixture(autouse=True)
-def _usual_products(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def _usual_products(monkeypatch: pytest.MonkeyPatch) -> None:
     """The products that bitsandbytes makes on most processors, in the type that is asked for."""
-    if "own_kernel" not in request.node.name:
-        monkeypatch.setattr(bnb.nn.modules, "has_avx512bf16", lambda: False)
-
-
-@pytest.mark.skipif(not bnb.functional.has_avx512bf16(), reason="this processor has no AVX512-BF16")
-def test_the_own_kernel_of_processors_with_avx512_bf16():
-    """It makes all products in bfloat16, and takes only rows of whole blocks of 64 weights."""
-    backbone = checked("llama", in_four_bits("llama", intermediate_size=128))
-    for name, (method, _) in METHODS.items():
-        found = encode(backbone, method, texts())
-        assert difference(found, wanted(backbone, name)) < 4 * HALF, name
+    monkeypatch.setattr(bnb.nn.modules, "has_avx512bf16", lambda: False)
 
 
 def layers_of(model: nn.Module) -> list[Any]:

@@ -76,30 +76,6 @@ def test_threads_may_use_different_methods(load: Callable[[str], Encoder]):
         assert all(np.array_equal(a, b) for a, b in zip(alone, found, strict=True))
 
 
-def test_a_thread_may_train_while_others_encode(load: Callable[[str], Encoder]):
-    from afterword.encode.sentences import vectors
-    from afterword.text.batch import lay
-
-    encoder = load("classical")
-    expected = encoder.encode(JOBS[0])
-
-    def slope() -> torch.Tensor:
-        batch = lay(encoder.method.layout.write(JOBS[1], encoder.backbone.tokenizer))
-        made = vectors(encoder.backbone, [encoder.method], batch)[0].square().sum()
-        weight = encoder.backbone.model.get_parameter("encoder.layer.0.intermediate.dense.weight")
-        return torch.autograd.grad(made, weight)[0]
-
-    alone = slope()
-
-    def run(job: int) -> np.ndarray:
-        return slope().numpy() if job == 0 else encoder.encode(JOBS[0])
-
-    for _ in range(2):
-        found = at_once(run)
-        assert np.array_equal(found[0], alone.numpy())
-        assert all(np.array_equal(f, expected) for f in found[1:])
-
-
 @pytest.mark.parametrize("case", ["classical", "reba", "bellm sum"])
 @pytest.mark.parametrize("way", [copy.deepcopy, lambda e: pickle.loads(pickle.dumps(e))], ids=["deepcopy", "pickle"])
 def test_a_copy_is_an_encoder_of_its_own(way: Callable[[Encoder], Encoder], case: str, load: Callable[[str], Encoder]):
