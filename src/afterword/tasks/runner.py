@@ -1,11 +1,11 @@
-"""Run encoders on tasks. Finished results are saved at once, and the same command continues after an interruption."""
+"""Run encoders on tasks. Each result is saved at once, and the same call continues after an interruption."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from hashlib import blake2b
@@ -31,63 +31,58 @@ OnProgress = Callable[[int], object]
 """Called with the number of vectors that were just computed."""
 
 
-def _silent(vectors: int) -> None:
-    """Show no progress."""
-
-
 @dataclass
 class VectorCache:
     """The vectors of methods that share forward passes, before post-processing; `run` computes them once per text."""
 
-    names: tuple[str, ...]
-    run: Callable[[list[str], OnProgress], Mapping[str, Array]]
+    names: tuple[str, ...] = ()
+    run: Callable[[list[str], OnProgress], Mapping[str, Array]] = lambda texts, on_progress: {}
     _vectors: dict[str, dict[str, Array]] = field(default_factory=dict)  # by text, then by method
 
     def missing(self, texts: Sequence[str]) -> list[str]:
-        """The texts that are not in the cache, without duplicates."""
+        """The distinct texts that are not in the cache."""
         return [t for t in dict.fromkeys(texts) if t not in self._vectors]
 
-    def add(self, texts: Sequence[str], on_progress: OnProgress = _silent) -> None:
+    def add(self, texts: Sequence[str], on_progress: OnProgress = lambda vectors: None) -> None:
         """Embed the texts that are not in the cache."""
         if missing := self.missing(texts):
             made = self.run(missing, on_progress)
             self._vectors |= {text: {name: rows[i] for name, rows in made.items()} for i, text in enumerate(missing)}
 
     def keep(self, texts: Sequence[str]) -> None:
-        """Forget all texts but these."""
+        """Remove all texts but these."""
         self._vectors = {text: self._vectors[text] for text in texts if text in self._vectors}
 
     def vectors(self, name: str, texts: Sequence[str]) -> Array:
-        """The vectors (n, D) of texts by one of the methods; texts that are not in the cache are embedded."""
+        """The vectors (n, D) of texts by one of the methods; missing ones are computed."""
         self.add(texts)
         return np.stack([self._vectors[text][name] for text in texts])
 
 
 @dataclass(frozen=True)
 class Fitting:
-    """The texts that methods and steps are fitted on, repeated ones repeatedly; None = each task's different texts."""
+    """The texts to fit methods and steps on, a repeated text repeatedly; None = the distinct texts of each task."""
 
     texts: Sequence[str] | None = None
 
     @property
     def digest(self) -> str:
-        """A hash of the texts; "target" for those of each task."""
+        """A hash of the texts, or "target" if each task has its own."""
         return "target" if self.texts is None else blake2b("\0".join(self.texts).encode(), digest_size=16).hexdigest()
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """One encoder that is evaluated: one of several methods and lists of steps on a model, with cached vectors.
+    """One encoder to evaluate: a method and post-processing steps on a model, with cached vectors.
 
     Attributes:
-        name: names its folder of results and its row in tables.
+        name: the name of its folder of results and its row in tables.
         embedder: the encoder, steps included.
-        cache: holds its vectors before post-processing; empty if the method must be fitted first.
+        cache: its vectors before post-processing; empty if the method must be fitted first.
         method: the name of its vectors in the cache.
-        post: the post-processing steps that turn those into its vectors.
-        identity: a hash of everything that its vectors depend on (for unfitted steps, of their options), except
-            library versions.
-        fitting: the texts that it is fitted on, if its method or a step must be fitted.
+        post: the post-processing steps.
+        identity: a hash of everything that its vectors depend on, except library versions.
+        fitting: the texts to fit its method or its steps on.
         options: keyword arguments for `Encoder.encode_many`.
     """
 
@@ -101,18 +96,18 @@ class Candidate:
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Validate that there are texts to be fitted on."""
+        """Check that there are texts to fit on."""
         if self.unfitted and self.fitting is None:
             raise NotFitted(f"{self.name} must be fitted: pass texts as fit=FILE, or fit=target")
 
     @property
     def about(self) -> dict[str, Any]:
-        """What is saved about it with its results."""
+        """The settings that identify it in its results."""
         fit = self.fitting.digest if self.fitting and self.unfitted else None
         return {"name": self.name, "encoder": self.identity, "fit": fit}
 
     def encode(self, texts: Sequence[str], /, **options: Any) -> Array:
-        """Sentence vectors (n, D); with conditions, prompts or other options, the cache is not used."""
+        """Sentence vectors (n, D). Conditions, prompts and other options bypass the cache."""
         if options or not texts:
             return self.embedder.encode(texts, **options)
         return _stepped(self.cache.vectors(self.method, texts), self.post)
@@ -128,7 +123,7 @@ class Candidate:
         return not all(map(_is_fitted, methods)) or any(isinstance(step, Unfitted) for step in self.post)
 
     def ready(self, texts: Sequence[str]) -> Candidate:
-        """The candidate, fitted if it must be: on its texts, once, or on those of a task."""
+        """Fit the candidate if its method or a step needs it: once on its own texts, or on those of a task."""
         if not self.unfitted or self.fitting is None:
             return self
         return self.fit(texts) if self.fitting.texts is None else self._fitted_once
@@ -138,9 +133,9 @@ class Candidate:
         return self.fit(self.fitting.texts if self.fitting and self.fitting.texts else ())
 
     def fit(self, texts: Sequence[str]) -> Candidate:
-        """The candidate with its method and then its steps, one after the other, fitted on texts."""
+        """The candidate with its method and then each of its steps fitted on texts."""
         if not texts:
-            raise InputError(f"{self.name} cannot be fitted to a task without plain sentences: pass fit=FILE")
+            raise InputError(f"{self.name} needs sentences to fit on, and the task has none: pass fit=FILE")
         embedder, cache = self.embedder, self.cache
         if isinstance(embedder, Encoder) and not _is_fitted(embedder.method):
             embedder = replace(embedder, method=_fitted(embedder, embedder.method, texts))
@@ -179,14 +174,14 @@ def candidates(
     options: Mapping[str, Any] | None = None,
     fitting: Fitting | None = None,
 ) -> list[Candidate]:
-    """Candidates for every combination of methods and steps, on an encoder's model. Methods share forwards if possible.
+    """Combine methods and post-processing steps on one model. Methods share forward passes where possible.
 
     Args:
-        encoder: gives the model; its post-processing steps are applied before those of `posts`.
+        encoder: an encoder with the model; its post-processing steps are applied before those of `posts`.
         methods: methods by name.
         posts: tuples of steps by name; {"none": ()} for none.
         options: keyword arguments for `Encoder.encode_many`: batch_tokens, on_long ...
-        fitting: the texts that methods and steps are fitted on.
+        fitting: the texts to fit methods and steps on.
     """
     options = options or {}
     if fitting is not None and fitting.texts is not None:
@@ -204,21 +199,21 @@ def candidates(
 
 
 def _caches(encoder: Encoder, methods: Mapping[str, AnyMethod], options: Mapping[str, Any]) -> dict[str, VectorCache]:
-    """The cache of each method: one for all methods that share forward passes, an empty one for an unfitted method."""
+    """A cache for each method. Methods that share forward passes share one; that of an unfitted method is empty."""
     single = {name: method for name, method in methods.items() if isinstance(method, Method) and _is_fitted(method)}
     groups = [[list(single)[i] for i in share.methods] for share in shares(list(single.values()), encoder.backbone)]
     groups += [[name] for name, method in methods.items() if name not in single and _is_fitted(method)]
-    caches = {name: VectorCache((), lambda texts, on_progress: {}) for name in methods}
+    caches = {name: VectorCache() for name in methods}
     for group in groups:
         caches |= dict.fromkeys(group, _cache(encoder, {name: methods[name] for name in group}, options))
     return caches
 
 
 def _cache(encoder: Encoder, methods: Mapping[str, AnyMethod], options: Mapping[str, Any]) -> VectorCache:
-    plain = replace(encoder, post=())
+    without_steps = replace(encoder, post=())
 
     def run(texts: list[str], on_progress: OnProgress) -> dict[str, Array]:
-        return plain.encode_many(texts, methods, show_progress_bar=on_progress, **options)
+        return without_steps.encode_many(texts, methods, show_progress_bar=on_progress, **options)
 
     return VectorCache(tuple(methods), run)
 
@@ -245,10 +240,10 @@ def _joined(method: str, post: str) -> str:
 
 
 def file_name(name: str) -> str:
-    """A file or folder name that is valid on any system, as "openai-community__gpt2"."""
-    plain = name.replace(":", "-").replace("/", "__")
-    safe = re.sub(r"[^\w=,.+-]", "_", plain).strip(".") or "_"
-    if safe == plain and len(safe) < 120:
+    """A file or folder name that is valid on any system, such as "openai-community__gpt2"."""
+    readable = name.replace(":", "-").replace("/", "__")
+    safe = re.sub(r"[^\w=,.+-]", "_", readable).strip(".") or "_"
+    if safe == readable and len(safe) < 120:
         return safe
     return f"{safe[:60]}~{blake2b(name.encode(), digest_size=4).hexdigest()}"
 
@@ -268,15 +263,15 @@ class Evaluation:
 
     Args:
         candidates: the encoders.
-        folder: folder of the model's results; it gets a folder per encoder.
-        about: information about the model that is saved with every result.
+        folder: folder of the model's results, with a folder per encoder.
+        about: settings of the model to save with every result.
         seeds: random seeds for tasks with folds, classifiers or clusterings.
         overwrite: delete results of a different encoder under the same name.
         bar: opens a progress bar for a task and a number of vectors.
         on_result, on_failure: called with the task ("2/7 STS13"), encoder and result; with an error.
 
     Attributes:
-        results: results of this run and of earlier ones, by encoder and task, in the order of the jobs.
+        results: results by encoder and task, including those of earlier runs, in the order of the jobs.
         failures: the tasks that failed.
     """
 
@@ -285,14 +280,18 @@ class Evaluation:
     about: Mapping[str, Any] = field(default_factory=dict)
     seeds: Sequence[int] = (0,)
     overwrite: bool = False
-    bar: Callable[[str, int], AbstractContextManager[OnProgress]] = lambda task, vectors: nullcontext(_silent)
+    bar: Callable[[str, int], AbstractContextManager[OnProgress]] = lambda task, n: nullcontext(lambda vectors: None)
     on_result: Callable[[str, str, Result], object] = lambda task, candidate, result: None
     on_failure: Callable[[Failure], object] = lambda failure: None
     results: dict[tuple[str, str], Result] = field(default_factory=dict)
     failures: list[Failure] = field(default_factory=list)
 
     def run(self, jobs: Sequence[TaskRun]) -> None:
-        """Run the unfinished jobs; an error in one does not stop the others, results of a different encoder do."""
+        """Run the unfinished jobs. A failed job does not stop the others.
+
+        Raises:
+            DataError: a candidate's folder has results of a different encoder, and `overwrite` is False.
+        """
         for c in self.candidates:
             self._check_saved(c)
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -307,7 +306,7 @@ class Evaluation:
         return self.folder / file_name(candidate) / f"{file_name(job.name)}.json"
 
     def _check_saved(self, candidate: Candidate) -> None:
-        """Refuse or delete results of a different encoder: a row of a table is one encoder."""
+        """Refuse or delete results of a different encoder, since a row of a table is one encoder."""
         for path in sorted((self.folder / file_name(candidate.name)).glob("*.json")):
             saved = _saved(path)
             if saved is None or candidate.about.items() <= saved.about.items():
@@ -320,71 +319,64 @@ class Evaluation:
             path.unlink()
 
     def _unfinished(self, job: TaskRun) -> list[tuple[Candidate, Result]]:
-        """The encoders that are left, each with its result, which has the saved scores of some seeds or none."""
-        try:
-            revision = job.task.revision(job.source)
-            about = {c.name: describe(job.task, {**self.about, **c.about}) for c in self.candidates}
-        except Exception as e:
-            self._fail(job, e)
-            return []
-        left = []
-        for c in self.candidates:
-            result = Result(job.name, job.task.group, job.task.metric, revision, {}, about[c.name])
-            saved = _saved(self.path(c.name, job))
-            if saved is not None and saved.revision != revision:
-                warn(f"{job.name}: its data have changed: its saved results are replaced")
-            elif saved is not None and saved.about == result.about:
-                result = saved
-            if set(job.seeds(self.seeds)) <= set(result.scores):
-                self._collect(job, c.name, result)
-            else:
-                left.append((c, result))
+        """The candidates that lack scores, each with a result that has its saved scores."""
+        task, left = job.task, []
+        with self._failures_of(job):
+            revision = task.revision(job.source)
+            for c in self.candidates:
+                about = describe(task, {**self.about, **c.about})
+                result = Result(job.name, task.group, task.metric, revision, {}, about)
+                saved = _saved(self.path(c.name, job))
+                if saved is not None and saved.revision != revision:
+                    warn(f"{job.name}: its data have changed: its saved results are replaced")
+                elif saved is not None and saved.about == about:
+                    result = saved
+                if set(job.seeds(self.seeds)) <= set(result.scores):
+                    self._collect(job, c, result)
+                else:
+                    left.append((c, result))
         return left
 
-    def _collect(self, job: TaskRun, candidate: str, result: Result) -> None:
-        wanted = {seed: result.scores[seed] for seed in job.seeds(self.seeds)}
-        self.results[candidate, job.name] = replace(result, scores=wanted)
-
     def _run(self, job: TaskRun, left: Sequence[tuple[Candidate, Result]], at: str) -> None:
-        try:
+        with self._failures_of(job):
             loaded = job.task.load(job.source)
             texts = list(dict.fromkeys(as_read(t) for t in loaded.texts()))
-        except Exception as e:
-            self._fail(job, e)
-            return
-        for cache in {id(c.cache): c.cache for c, _ in left}.values():
-            members = [(c, result) for c, result in left if c.cache is cache]
-            cache.keep(texts)
-            try:
-                if vectors := len(cache.missing(texts)) * len(cache.names):
-                    with self.bar(at, vectors) as on_progress:
-                        cache.add(texts, on_progress)
-            except Exception as e:
-                self._fail(job, e, *(c for c, _ in members))
-                continue
-            for c, result in members:
-                try:
-                    self._score(job, c.ready(texts), result, loaded)
-                except Exception as e:
-                    self._fail(job, e, c)
-                else:
-                    self.on_result(at, c.name, self.results[c.name, job.name])
+            for cache in {id(c.cache): c.cache for c, _ in left}.values():
+                members = [(c, result) for c, result in left if c.cache is cache]
+                cache.keep(texts)
+                with self._failures_of(job, *(c for c, _ in members)):
+                    if vectors := len(cache.missing(texts)) * len(cache.names):
+                        with self.bar(at, vectors) as on_progress:
+                            cache.add(texts, on_progress)
+                    for c, result in members:
+                        with self._failures_of(job, c):
+                            self._score(job, c.ready(texts), result, loaded)
+                            self.on_result(at, c.name, self.results[c.name, job.name])
 
     def _score(self, job: TaskRun, candidate: Candidate, result: Result, loaded: Loaded) -> None:
         for seed in sorted(set(job.seeds(self.seeds)) - set(result.scores)):
             scores = {**result.scores, seed: loaded.score(candidate, seed)}
             result = replace(result, scores=dict(sorted(scores.items())))
             results.write(self.path(candidate.name, job), result)
-        self._collect(job, candidate.name, result)
+        self._collect(job, candidate, result)
 
-    def _fail(self, job: TaskRun, error: Exception, *members: Candidate) -> None:
-        for failure in [Failure(job.name, error, c.name) for c in members] or [Failure(job.name, error)]:
-            self.failures.append(failure)
-            self.on_failure(failure)
+    def _collect(self, job: TaskRun, candidate: Candidate, result: Result) -> None:
+        wanted = {seed: result.scores[seed] for seed in job.seeds(self.seeds)}
+        self.results[candidate.name, job.name] = replace(result, scores=wanted)
+
+    @contextmanager
+    def _failures_of(self, job: TaskRun, *members: Candidate) -> Iterator[None]:
+        """Record an error as a failure of the task, for some candidates or for all."""
+        try:
+            yield
+        except Exception as e:
+            for name in [c.name for c in members] or [None]:
+                self.failures.append(Failure(job.name, e, name))
+                self.on_failure(self.failures[-1])
 
 
 def _saved(path: Path) -> Result | None:
-    """The result in a file; None if there is no complete one."""
+    """The result in a file, or None if it is missing or incomplete."""
     try:
         return results.read(path)
     except DataError:
@@ -392,11 +384,11 @@ def _saved(path: Path) -> Result | None:
 
 
 def describe(task: Task, about: Mapping[str, Any]) -> dict[str, Any]:
-    """Everything that scores depend on except data and seed, as it is read from a file again.
+    """The settings that scores depend on besides the data and the seed, as JSON.
 
     Args:
-        task: the task; of a custom one, its code is hashed too.
-        about: what identifies the encoder.
+        task: the task; for a custom one, the settings include a hash of its code.
+        about: the settings of the encoder.
 
     Raises:
         MissingExtra: a library that scores the task is not installed.
