@@ -33,18 +33,12 @@ class CaptionRetrieval(Task):
     metric = "strict_accuracy"
 
     def load(self, source: Source) -> Captions:
-        """Read the captions of two images or more, each with two or more."""
-        images: dict[str, list[str]] = {}
-        for n, r in enumerate(source.rows(self.file, {"image": label, "captions": texts}), 1):
-            name = r["image"]
-            if name in images:
-                raise DataError(f"{self.file}, row {n}: image {name!r:.60} is repeated: list its captions in one row")
+        """Read the captions of the images, two or more each."""
+        rows = source.rows(self.file, {"image": label, "captions": texts})
+        for n, r in enumerate(rows, 1):
             if len(r["captions"]) < 2:
-                raise DataError(f"{self.file}, row {n}: 'captions' has one sentence: it needs at least 2")
-            images[name] = r["captions"]
-        if len(images) < 2:
-            raise DataError(f"{self.file} has one image: it needs at least 2")
-        return Captions.concatenate(list(images), list(images.values()))
+                raise DataError(f"{self.file}, row {n}: 'captions' has one sentence: list all captions of an image")
+        return Captions.concatenate([r["image"] for r in rows], [r["captions"] for r in rows])
 
 
 @dataclass(frozen=True)
@@ -60,7 +54,7 @@ class Captions(Loaded):
     def concatenate(cls, images: Sequence[str], captions: Sequence[Sequence[str]]) -> Captions:
         """Concatenate the captions of all images."""
         counts = np.array([len(c) for c in captions])
-        image = np.repeat(np.arange(len(images)), counts)
+        image = np.repeat(np.arange(len(counts)), counts)
         return cls(images, [s for c in captions for s in c], image, np.cumsum(counts) - counts)
 
     def texts(self) -> Sequence[str]:
@@ -68,7 +62,7 @@ class Captions(Loaded):
         return self.sentences
 
     def score(self, embedder: Embedder, seed: int) -> Scores:
-        """Embed all captions, retrieve, and compute the metrics; the seed is not used."""
+        """Embed and retrieve all captions, and compute the metrics. The seed is not used."""
         vectors = embed(embedder, self.sentences)
         if not np.isfinite(vectors).all() or not np.ptp(vectors, axis=0).any():
             note = "undefined: the captions' vectors are not finite, or all equal"
@@ -84,7 +78,7 @@ class Captions(Loaded):
 
 
 def retrieve(vectors: Array, queries: Indices, k: int) -> Indices:
-    """The k nearest neighbours by cosine of q of n vectors (n, D), without the query itself: indices (q, k)."""
+    """The k nearest neighbours by cosine of q of n vectors (n, D), excluding the query: indices (q, k)."""
     rows = unit(np.asarray(vectors, np.float32))
     cosines = rows[queries] @ rows.T
     cosines[np.arange(len(queries)), queries] = -np.inf

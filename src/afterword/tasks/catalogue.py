@@ -1,4 +1,4 @@
-"""All tasks by name and group, and the runs that strings such as "sts", "MR:folds=5" and "pairs.jsonl" name."""
+"""All tasks by name and group, and the runs that strings such as "sts", "MR:folds=5" and "pairs.jsonl" select."""
 
 from __future__ import annotations
 
@@ -25,14 +25,13 @@ CMTEB = {
     "MedicalRetrieval VideoRetrieval".split(),
     "cmteb-sts": "ATEC BQ LCQMC PAWSX STSB-zh AFQMC QBQTC".split(),
 }
-"""The 31 data sets of C-MTEB by category, under the names of ReBA's tables: known without importing mteb, which is
-slow."""
+"""The 31 data sets of C-MTEB by category, under the names of ReBA's tables; importing mteb for them would be slow."""
 
 FAMILY = "cmteb"
-"""Name of all groups in `CMTEB` at once."""
+"""The name that selects all groups in `CMTEB`."""
 
 OFFICIAL = ".mteb"
-"""Ends the name of a task on mteb's data; without it, the name is that of a local file."""
+"""The end of the name of a task on mteb's data; without it, the task reads a local file."""
 
 
 def groups() -> dict[str, list[str]]:
@@ -44,14 +43,14 @@ def groups() -> dict[str, list[str]]:
 
 
 def jobs(specs: Sequence[str], data: str | Path | None, mteb_task: Callable[[str], Task]) -> list[TaskRun]:
-    """The runs that strings name, without duplicates.
+    """The distinct runs that strings select.
 
     Args:
         specs: groups, "cmteb" for all of its groups, names of tasks, names with options ("MR:folds=5"), any task of
-            mteb ("mteb:TNews"), or files of scored pairs; several in one string are separated by commas. Case, hyphens
-            and the name of the split that a task scores make no difference: "STS-B" and "STSB.test" are "STSB".
-        data: the folder of all data sets but those files; "hub"; or None if only files are named.
-        mteb_task: returns the task of mteb that has a name.
+            mteb ("mteb:TNews"), or files of scored pairs; commas separate several in one string. Case, hyphens and the
+            name of the split make no difference: "STS-B" and "STSB.test" are "STSB".
+        data: the folder of all data sets but those files; "hub"; or None if `specs` are files.
+        mteb_task: a function that returns the task of mteb with a name.
 
     Raises:
         InputError: there is no such group, name or file; two files have one name; a task needs `data`.
@@ -70,7 +69,7 @@ def jobs(specs: Sequence[str], data: str | Path | None, mteb_task: Callable[[str
 
 
 def _parts(specs: Sequence[str]) -> list[str]:
-    """Split at commas, except between options: "key=value" belongs to the task before it."""
+    """Split at commas, but keep the options of a task together."""
     parts: list[str] = []
     for part in (part.strip() for spec in specs for part in spec.split(",")):
         if "=" in part and ":" not in part and parts and ":" in parts[-1]:
@@ -94,11 +93,11 @@ def _jobs_of(spec: str, data: str | Path | None, mteb_task: Callable[[str], Task
         known = [FAMILY, *names, *(task for members in names.values() for task in members)]
         raise InputError(f"no task or group {name!r}{did_you_mean(name, known)}: {_choices()}; or pass a file of pairs")
     if data is None:
-        raise InputError(f"{name} needs data=: a folder laid out as docs/evaluate.md describes, or hub to download it")
+        raise InputError(f"{name} needs its data: pass a folder as in docs/evaluate.md, or hub, as data=")
     for task in tasks:
         if options:
-            given = {f.name: getattr(task, f.name) for f in fields(task)}
-            changed = build(type(task), {**given, **read_spelling(spec)[1]}, task.name)
+            values = {f.name: getattr(task, f.name) for f in fields(task)}
+            changed = build(type(task), {**values, **read_spelling(spec)[1]}, task.name)
             yield TaskRun(changed, source(data), f"{task.name}:{options}")
         else:
             yield TaskRun(task, source(data))
@@ -109,13 +108,13 @@ def _key(name: str) -> str:
 
 
 def _named(name: str) -> list[Task]:
-    """The tasks of a group, or the task of a name, with or without its split."""
+    """The tasks of a group, or the task with a name, with or without its split."""
     key = _key(name)
     return [task for task in TASKS if key == _key(task.group) or key in spellings(task)]
 
 
 def spellings(task: Task) -> set[str]:
-    """A task's name in lower case without punctuation, alone and with the split that it scores."""
+    """A task's name in lower case without punctuation, alone and with its split."""
     split = re.split(r"[._]", task.file)[-1]
     splits = ("dev", "validation") if split in ("dev", "validation") else ("test",)
     return {_key(task.name), *(_key(task.name + split) for split in splits)}
@@ -129,7 +128,7 @@ def _named_by_mteb(name: str) -> list[str]:
 
 
 def _file(path: Path) -> TaskRun:
-    """The run of a file of scored pairs, named without its ending; one that is named like a task keeps it."""
+    """The run of a file of scored pairs. Its name lacks the file's ending unless that would be the name of a task."""
     if not path.is_file():
         raise InputError(f"{path} does not exist: pass a file of rows with sentence1, sentence2 and score")
     ending = max((end for end in ENDINGS if path.name.endswith(end)), key=len)

@@ -30,8 +30,8 @@ class Transfer(Task):
     The splits of the rows decide the protocol, as in SentEval (BeLLM, section 5.2; facebookresearch/SentEval,
     binary.py, trec.py, mrpc.py, sst.py). With "all", nested cross-validation: C is chosen by folds within each training
     part (MR, CR, SUBJ, MPQA). With "train" and "test", C is chosen by folds of train (TREC, MRPC). With "train", "dev"
-    and "test", C is chosen on dev (SST-2). Rows are sorted as SentEval sorts them, by number of words and label, so
-    that folds consist of the same rows. `Classifier` documents the training and how it differs from SentEval's.
+    and "test", C is chosen on dev (SST-2). Rows are sorted as in SentEval, by number of words and label, so that folds
+    consist of the same rows. `Classifier` documents the training and how it differs from SentEval's.
 
     The accuracy is that over all test rows. In a cross-validation SentEval averages the rounded accuracies of the
     folds; since folds differ by at most one row, the results differ by less than 0.01 %.
@@ -54,7 +54,7 @@ class Transfer(Task):
             raise InputError(f"folds={self.folds}: pass at least 2")
 
     def load(self, source: Source) -> Labelled:
-        """Read the rows; their splits must be those of a protocol, and their classes enough for its folds."""
+        """Read the rows. Their splits must be those of a protocol, and each class must be in every fold."""
         rows = source.rows(self.file, {**dict.fromkeys(self.columns, text), "label": label, "split": text})
         sizes = Counter(r["split"] for r in rows)
         splits = next((s for s in (CROSS_VALIDATED, BY_FOLDS, BY_SPLIT) if sizes.keys() == set(s)), None)
@@ -64,14 +64,24 @@ class Transfer(Task):
                 "dev and test"
             )
         rows.sort(key=lambda r: (splits.index(r["split"]), *(len(r[c].split()) for c in self.columns), r["label"]))
-        labelled = Labelled(
+        trained = Counter(r["label"] for r in rows if r["split"] == splits[0])
+        tested = {r["label"] for r in rows if r["split"] == splits[-1]}
+        rarest, count = min(trained.items(), key=lambda counted: counted[1])
+        if len(trained) < 2 or not tested & set(trained):
+            raise DataError(
+                f"{self.file} trains on the labels {sorted(trained)} and tests on {sorted(tested)}: it needs two "
+                "classes and a labelled test split"
+            )
+        if len(splits) < 3 and count < self.folds:
+            raise DataError(
+                f"{self.file}: label {rarest!r} has {count} rows, fewer than the {self.folds} folds: lower folds="
+            )
+        return Labelled(
             tuple(tuple(r[c] for c in self.columns) for r in rows),
             tuple(r["label"] for r in rows),
             tuple(sizes[s] for s in splits),
             self.folds,
         )
-        _check(self.file, labelled)
-        return labelled
 
 
 class TransferPairs(Transfer):
@@ -90,11 +100,11 @@ class Labelled(Loaded):
     folds: int
 
     def texts(self) -> Sequence[str]:
-        """All texts, with "." for blank ones."""
+        """All texts; a blank one is "."."""
         return [as_read(t) for row in self.rows for t in row]
 
     def features(self, embedder: Embedder) -> Array:
-        """The classifier's features: vectors (n, D), or |u - v| and u * v concatenated (n, 2 D)."""
+        """The features of the classifier: vectors (n, D), or |u - v| and u * v concatenated (n, 2 D)."""
         vectors = embed(embedder, [t for row in self.rows for t in row])
         if len(self.rows[0]) == 1:
             return vectors
@@ -102,7 +112,7 @@ class Labelled(Loaded):
         return np.concatenate([np.abs(u - v), u * v], axis=1)
 
     def score(self, embedder: Embedder, seed: int) -> Scores:
-        """Train and test; seed 0 has SentEval's folds."""
+        """Train and test the classifier. Seed 0 gives SentEval's folds."""
         x = self.features(embedder)
         if bad := int((~np.isfinite(x).all(1)).sum()):
             note = f"undefined: {bad} of {len(x)} vectors are not finite"
@@ -118,26 +128,14 @@ class Labelled(Loaded):
         return Scores(metrics["accuracy"], metrics, {"correct": correct}, classifier.notes)
 
 
-def _check(file: str, data: Labelled) -> None:
-    trained = Counter(data.labels[: data.sizes[0]])
-    if len(trained) < 2:
-        raise DataError(f"{file}: all rows to train on have the label {next(iter(trained))!r}: it needs two classes")
-    rarest, rows = min(trained.items(), key=lambda counted: counted[1])
-    if len(data.sizes) < 3 and rows < data.folds:
-        raise DataError(f"{file}: label {rarest!r} has {rows} rows, fewer than the {data.folds} folds: lower folds=")
-    tested = set(data.labels[sum(data.sizes[:-1]) :])
-    if not tested & set(trained):
-        raise DataError(f"{file}: the test labels {sorted(tested)} are not those of train: is it unlabelled?")
-
-
 SEED = 1111
 """SentEval's random seed."""
 TOLERANCE = 1e-4
-"""Of each component of the gradient, for vectors scaled so that their components have size 1 or so."""
+"""Largest component of the gradient at the optimum, for vectors whose components have size 1 or so."""
 ITERATIONS = 1000
 GRID = tuple(2.0**t for t in range(-2, 4))
 FOLDS_GRID = tuple(2.0**t for t in range(-1, 6))
-"""The values of C that are tried; the second by folds of a training split."""
+"""The values of C; the second for a choice by folds of a training split."""
 
 
 @dataclass
@@ -172,12 +170,12 @@ class Classifier:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """A note on fits that did not converge."""
+        """A note about fits that did not converge."""
         fits = plural(self.unconverged, "fit")
         return (f"{fits} of the classifier did not converge in {ITERATIONS} iterations",) if self.unconverged else ()
 
     def predict(self, x: Array, y: Classes, sizes: Sequence[int]) -> tuple[Classes, float]:
-        """Predict the last split; where there is only one, every row by a cross-validation.
+        """Predict the last split, or every row by cross-validation if there is only one.
 
         Args:
             x, y: vectors (n, D) and classes (n,), split by split; the classes of a test split are not used.
@@ -222,7 +220,7 @@ class Classifier:
         return grid[at], means[at] / 100
 
     def fit(self, x: Array, y: Classes, c: float) -> Any:
-        """A model of scikit-learn, fitted."""
+        """Fit a model of scikit-learn."""
         from sklearn.linear_model import LogisticRegression
 
         return self._fitted(LogisticRegression(C=c, tol=TOLERANCE, max_iter=ITERATIONS), x, y)
@@ -245,7 +243,7 @@ class Classifier:
 
 
 def well_scaled(x: Array) -> tuple[Array, float]:
-    """Centred vectors in float32 with components of size 1 or so, and the factor that C must be multiplied with."""
+    """Centre vectors and scale their components to size 1 or so; also return the factor for C."""
     centred = np.asarray(x - x.mean(0, dtype=np.float64), np.float32)
     size = float(np.sqrt(np.square(centred).mean(dtype=np.float64))) or 1.0
     return centred / np.float32(size), size**2

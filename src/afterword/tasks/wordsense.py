@@ -13,15 +13,15 @@ import numpy as np
 
 from ..encode.similarity import unit
 from ..errors import DataError, InputError, WordNotFound
-from ..text.words import Word, span_of
+from ..text.words import Word
 from .task import Array, Embedder, Loaded, Scores, Source, Task, label, text, texts
 
 UNDECIDED = -1
-"""The result of `winner` if no score is the largest."""
+"""The result of `winner` if no single score is the largest."""
 
 
 def winner(scores: Array) -> int:
-    """The index of the largest of n scores; `UNDECIDED` if there is a tie, or a score is NaN or infinite.
+    """Return the index of the largest of n scores, or `UNDECIDED` for a tie and for scores that are not finite.
 
     >>> winner(np.array([0.1, 0.7, 0.3])), winner(np.array([0.7, 0.7]))
     (1, -1)
@@ -34,31 +34,19 @@ def winner(scores: Array) -> int:
 
 
 def word_rows(embedder: Embedder, texts: Sequence[str], words: Sequence[Word]) -> list[Array | None]:
-    """Vectors (D,) of one word in each text; None if the text lacks the word or was truncated before its end."""
-    spans = [_span(w, t) for w, t in zip(words, texts, strict=True)]
-    present = [i for i, span in enumerate(spans) if span is not None]
-    vectors = iter(_rows(embedder, [texts[i] for i in present], [spans[i] for i in present]))
-    return [None if span is None else next(vectors) for span in spans]
+    """Vectors (D,) of one word in each text, or None if the text lacks the word or was truncated before its end.
 
-
-def _span(word: Word, text: str) -> tuple[int, int] | None:
-    try:
-        return span_of(word, text)
-    except WordNotFound:
-        return None
-
-
-def _rows(embedder: Embedder, texts: Sequence[str], spans: Sequence[Any]) -> list[Array | None]:
-    """The vectors of spans; None for a truncated one, which is found by halving the list until one text is left."""
+    `Embedder.encode_words` refuses all texts if one of them lacks its word: halving the list finds that one.
+    """
     if not texts:
         return []
     try:
-        return list(embedder.encode_words(texts, spans))
+        return list(embedder.encode_words(texts, words))
     except WordNotFound:
         if len(texts) == 1:
             return [None]
         half = len(texts) // 2
-        return _rows(embedder, texts[:half], spans[:half]) + _rows(embedder, texts[half:], spans[half:])
+        return word_rows(embedder, texts[:half], words[:half]) + word_rows(embedder, texts[half:], words[half:])
 
 
 def euclidean(vectors: Array) -> Array:
@@ -100,7 +88,7 @@ DECISIONS: Mapping[str, Callable[[Array], Array]] = {
     "euclidean_centred": euclidean_centred,
     "cosine_centred": cosine_centred,
 }
-"""Scores of the options, computed from the word's vector in each: the paper's two rules, and two of its authors' code.
+"""Rules that score the options by the word's vector in each: the paper's two, and two from its authors' code.
 The option with the largest score is the answer."""
 
 
@@ -116,17 +104,16 @@ class Question(NamedTuple):
 class OddSense(Task):
     """Questions of four sentences, one of which uses a word in another sense (ReBA, sections 4.3 and A.1.2, A.4).
 
-    The word is embedded in each option; the option whose vector is farthest from the others is the answer. If an
-    option lacks the word, or was truncated before it, the question counts as wrong; so does a tie. The notes say how
-    many there are. (The released code uses the vector of token 0 for a word that it does not find. In the four such
-    questions of WSD the option without the word is the answer, and token 0 differs from any word: they come out right
-    by accident.)
+    The word is embedded in each option; the option whose vector is farthest from the others is the answer. A question
+    counts as wrong if there is a tie, or if an option lacks the word or was truncated before it; notes count these.
+    (The released code uses the vector of token 0 for a word that it does not find. In the four such questions of WSD
+    the option without the word is the answer, and token 0 differs from any word: they come out right by accident.)
 
     Rows have "word", "options" and "answer", an index from 0.
 
     Args:
-        decision: the key of `DECISIONS` that gives the main score; all four are among the metrics.
-        occurrence: which occurrence of the word in an option is read, from 0; -1 = the last.
+        decision: the key of `DECISIONS` for the main score; all four are among the metrics.
+        occurrence: which occurrence of the word in an option to embed, from 0; -1 = the last.
     """
 
     decision: str = "euclidean"
@@ -142,17 +129,16 @@ class OddSense(Task):
             raise InputError(f"decision={self.decision!r}: choose one of {', '.join(DECISIONS)}")
 
     def load(self, source: Source) -> Questions:
-        """Read the questions: the answer must be an index of an option, and an option must contain the word."""
+        """Read the questions. The answer must be the index of an option."""
         questions = []
         rows = source.rows(self.file, {"options": texts, "answer": _index, "word": text})
         for n, r in enumerate(rows, 1):
-            options, where = r["options"], f"{self.file}, row {n}"
-            if len(options) < 3:
-                raise DataError(f"{where}: 'options' has {len(options)} sentences: it needs at least 3")
-            if r["answer"] >= len(options):
-                raise DataError(f"{where}: 'answer' is {r['answer']}, not an index of {len(options)} options from 0")
-            if not r["word"] or not any(r["word"] in option for option in options):
-                raise DataError(f"{where}: 'word' is {r['word']!r:.40}, which is in none of the options")
+            options = r["options"]
+            if len(options) < 3 or r["answer"] >= len(options) or not r["word"]:
+                raise DataError(
+                    f"{self.file}, row {n}: 'answer' is {r['answer']} for {len(options)} options and the word "
+                    f"{r['word']!r:.40}: write at least 3 options, the index of one from 0, and a word"
+                )
             questions.append(Question(r["word"], tuple(options), r["answer"]))
         return Questions(questions, self)
 
@@ -172,7 +158,7 @@ class Questions(Loaded):
     task: OddSense
 
     def score(self, embedder: Embedder, seed: int) -> Scores:
-        """Answer every question by each rule of `DECISIONS`; the seed is not used."""
+        """Answer every question by each rule of `DECISIONS`. The seed is not used."""
         options = [option for q in self.questions for option in q.options]
         words = [(q.word, self.task.occurrence) for q in self.questions for _ in q.options]
         rows = iter(word_rows(embedder, options, words))
@@ -182,19 +168,17 @@ class Questions(Loaded):
             rule: np.array([UNDECIDED if v is None else winner(odd(v)) for v in vectors])
             for rule, odd in DECISIONS.items()
         }
-        accuracy = {
-            rule: float((picks == answers).mean()) if (picks != UNDECIDED).any() else math.nan
+        metrics = {
+            f"accuracy_{rule}": float((picks == answers).mean()) if (picks != UNDECIDED).any() else math.nan
             for rule, picks in chosen.items()
         }
         main, lacking = self.task.decision, [q.word for q, v in zip(self.questions, vectors, strict=True) if v is None]
-        asked = len(vectors) - len(lacking)
-        metrics = {"accuracy": accuracy[main], **{f"accuracy_{rule}": a for rule, a in accuracy.items()}}
-        return Scores(
-            metrics["accuracy"],
-            {**metrics, "questions": len(vectors), "asked": asked},
-            {"correct": (chosen[main] == answers).astype(np.float64)},
-            _notes(len(vectors), lacking, asked - int((chosen[main] != UNDECIDED).sum())),
-        )
+        metrics |= {"accuracy": metrics[f"accuracy_{main}"], "questions": len(vectors)}
+        metrics["asked"] = len(vectors) - len(lacking)
+        undecided = int((chosen[main] == UNDECIDED).sum()) - len(lacking)
+        correct = (chosen[main] == answers).astype(np.float64)
+        notes = _notes(len(vectors), lacking, undecided)
+        return Scores(metrics["accuracy"], metrics, {"correct": correct}, notes)
 
 
 def _stacked(rows: Sequence[Array | None]) -> Array | None:
@@ -203,17 +187,18 @@ def _stacked(rows: Sequence[Array | None]) -> Array | None:
 
 
 def _notes(count: int, lacking: Sequence[str], undecided: int) -> tuple[str, ...]:
-    words = ", ".join(lacking[:8]) + (" ..." if len(lacking) > 8 else "")
-    notes = {
-        f"{len(lacking)} of {count} questions count as wrong, as an option lacks the word or was truncated before it: "
-        f"{words}": lacking,
-        f"{undecided} of {count} questions count as wrong (all: NaN), as no option has the largest score": undecided,
-    }
-    return tuple(note for note, present in notes.items() if present)
+    notes = []
+    if lacking:
+        words = ", ".join(lacking[:8]) + (" ..." if len(lacking) > 8 else "")
+        reason = "an option lacks the word or was truncated before it"
+        notes.append(f"{len(lacking)} of {count} questions count as wrong, because {reason}: {words}")
+    if undecided:
+        notes.append(f"{undecided} of {count} questions count as wrong, because no option has the largest score")
+    return tuple(notes)
 
 
 class Occurrence(NamedTuple):
-    """A word in a sentence, where it starts and ends in characters (half-open), and the label of its sense."""
+    """A word in a sentence: its characters as a half-open span, and the label of its sense."""
 
     word: str
     text: str
@@ -228,8 +213,8 @@ class NearestSense(Task):
     A sense's vector is the mean of the vectors of its training occurrences (create_1nn_vecs.py of
     danlou/bert-disambiguation). A test occurrence gets the sense of its word whose vector has the largest cosine with
     its vector. The main score is the accuracy over all test occurrences, nearly half of which are of two of the twenty
-    words; the mean over words is among the metrics. The authors' vectors are sums of the last four layers; here the
-    encoder's method decides which states are read.
+    words; the mean over words is among the metrics. The authors sum the last four layers; here the encoder's method
+    chooses the states.
 
     Rows have "word", "index", "text", "sense" and "split": the word is token `index` of the text split at whitespace,
     from 0; the split is "train" or "test".
@@ -239,7 +224,7 @@ class NearestSense(Task):
     metric = "accuracy"
 
     def load(self, source: Source) -> Occurrences:
-        """Read the occurrences: an index must point at its word, and a word with test rows needs training rows."""
+        """Read the occurrences. Each index must point at its word."""
         fields = {"word": text, "text": text, "index": _index, "sense": label, "split": text}
         words: dict[str, dict[str, list[Occurrence]]] = defaultdict(lambda: {"train": [], "test": []})
         for n, r in enumerate(source.rows(self.file, fields), 1):
@@ -250,19 +235,17 @@ class NearestSense(Task):
             if r["split"] not in ("train", "test"):
                 raise DataError(f"{self.file}, row {n}: 'split' is {r['split']!r}, not train or test")
             words[r["word"]][r["split"]].append(Occurrence(r["word"], r["text"], span, r["sense"]))
-        if untrained := [w for w, o in words.items() if o["test"] and not o["train"]]:
-            raise DataError(f"{self.file}: {untrained[0]!r} has test rows but no train rows: its senses have no vector")
         return Occurrences({w: (o["train"], o["test"]) for w, o in words.items() if o["test"]})
 
 
 @dataclass(frozen=True)
 class Occurrences(Loaded):
-    """Occurrences in memory: for each word, its training occurrences and its test occurrences."""
+    """Occurrences in memory: the training and the test occurrences of each word."""
 
     words: dict[str, tuple[Sequence[Occurrence], Sequence[Occurrence]]]
 
     def score(self, embedder: Embedder, seed: int) -> Scores:
-        """Score an encoder, word by word; the seed is not used."""
+        """Score an encoder, word by word. The seed is not used."""
         counts = dict.fromkeys(NOTES, 0)
         hits: dict[str, list[bool]] = {}
         for word, (train, test) in self.words.items():
@@ -298,10 +281,10 @@ def _sense_vectors(train: Sequence[Occurrence], rows: Sequence[Array | None]) ->
 
 
 NOTES = {
-    "dropped": "train occurrences were truncated with the end of their text and are left out",
-    "truncated": "test occurrences were truncated with the end of their text: wrong",
-    "unknown": "test occurrences have a sense without a vector: wrong",
-    "undecided": "test occurrences are equally near to two senses: wrong, or NaN where that is all",
+    "dropped": "training occurrences were truncated and are left out",
+    "truncated": "test occurrences were truncated and count as wrong",
+    "unknown": "test occurrences have a sense without training occurrences and count as wrong",
+    "undecided": "test occurrences are equally near to two senses and count as wrong",
 }
 
 
