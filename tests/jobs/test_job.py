@@ -97,8 +97,8 @@ def test_a_different_setting_or_input_is_refused_and_named(make: Make, file: Pat
     job = begun(make(), shards=1)
     before, content = files(job.folder), file.read_bytes()
     for worker, rows, name in (
-        (make(("echo",)), 2, "method=echo"), (make(), 3, "shard_rows=2"), (make(prompt="query: "), 2, "prompt="),
-        (make(on_long="error"), 2, "on_long=error"),
+        (make(("echo",)), 2, "method='echo'"), (make(), 3, "shard_rows=2"), (make(prompt="query: "), 2, "prompt="),
+        (make(on_long="error"), 2, "on_long='error'"),
     ):  # fmt: skip
         with pytest.raises(JobError, match=name):
             Job.create(worker, rows)
@@ -200,7 +200,7 @@ def test_files_are_embedded_by_one_call_that_goes_on(file: Path, llama: Path, tm
     assert job.read(["id", "year"]).read_all()["year"].to_pylist() == [str(i) for i in range(7)]
     (tmp_path / "job/shards/000001.parquet").unlink()
     assert call().complete
-    with pytest.raises(JobError, match="prompt=query: "):
+    with pytest.raises(JobError, match="prompt='query: '"):
         call(prompt="query: ")
     assert call(prompt="query: ", overwrite=True).complete
     (tmp_path / "many").mkdir()

@@ -105,6 +105,8 @@ def option_names(parameters: Iterable[Any]) -> dict[str, str]:
                 names[option[2:].replace("-", "_")] = names[parameter.name] = option
     if "normalize" in names:
         names["normalize_embeddings"] = names["normalize"]
+    if "input" in names:
+        names["files"] = names["input"]
     return names
 
 

@@ -184,7 +184,7 @@ def _read_side(path: Path | None, model: OptionalModel, form: Form, method: Meth
     if len(method.methods()) > 1:
         raise typer.BadParameter("pass one", param_hint="--method")
     items = read_items(form.open(path))
-    return embed_side(items, MethodsEmbedder.open(model, method.methods(), method.options(batch_tokens)), path)
+    return embed_side(items, MethodsEmbedder.open(model.load, method.methods(), method.options(batch_tokens)), path)
 
 
 def _check_output(path: Path | None, overwrite: bool) -> None:

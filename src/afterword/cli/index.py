@@ -183,7 +183,7 @@ class Build:
         from ..search.index import IndexInfo
 
         say_loading(self.choice.model, self.progress)
-        embedder = MethodsEmbedder.open(self.choice, self.methods, self.options)
+        embedder = MethodsEmbedder.open(self.choice.load, self.methods, self.options)
         if self.options["prompt_name"] is None:
             prompts = embedder.encoder.prompts or {}
             name = next((name for name in DOCUMENT_PROMPTS if name in prompts), None)

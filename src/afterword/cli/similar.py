@@ -95,7 +95,7 @@ def similar(
     else:
         methods = method.methods()
         check_condition(methods.values(), condition is not None)
-        embedder = MethodsEmbedder.open(model, methods, settings, condition)
+        embedder = MethodsEmbedder.open(model.load, methods, settings, condition)
         sides = [embed_side(items or [], embedder, source.input)]
         sides += [] if others is None else [embed_side(others, embedder, against)]
     top = TOP if top is None and threshold is None else top

@@ -197,12 +197,11 @@ class JsonLinesReader(LinesReader):
 
 
 def no_field(name: object, field: str, columns: Sequence[str], fix: str = "choose one of them") -> NoReturn:
-    """Raise a DataError that names a missing column and lists the columns there are."""
+    """Raise a DataError that names a missing column and lists the columns that exist."""
     listed = [c if c.isprintable() and c == c.strip() else repr(c) for c in columns[:LISTED]]
     listed += [f"and {len(columns) - LISTED} more"] if len(columns) > LISTED else []
-    raise DataError(
-        f"{name} has no column {field!r}{did_you_mean(field, columns)}: it has {', '.join(listed) or 'none'}: {fix}"
-    )
+    has = ", ".join(listed) or "none"
+    raise DataError(f"{name} has no column {field!r}{did_you_mean(field, columns)}: it has {has}: {fix}")
 
 
 def kind_of(value: object) -> str:

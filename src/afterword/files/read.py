@@ -116,10 +116,10 @@ def _need(reader: CsvReader | ParquetReader, field: str | None, keep: Sequence[s
     columns = reader.columns
     if twice := [column for column in dict.fromkeys(columns) if column and columns.count(column) > 1]:
         raise DataError(f"{reader.name} has two columns named {', '.join(map(repr, twice))}: rename one")
-    separated = isinstance(reader, CsvReader)
-    fix = "choose one of them, or a different delimiter" if separated else "choose one of them"
+    empty = isinstance(reader, CsvReader) and not columns
+    fix = "choose one of them, or pass delimiter=" if isinstance(reader, CsvReader) else "choose one of them"
     for column in (*([field] if field else []), *keep):
-        if column not in columns and (columns or not separated):
+        if column not in columns and not empty:
             no_field(reader.name, column, columns, fix)
     reader.field = field or TEXT
     reader.kinds = {column: reader.kind(column) for column in keep}

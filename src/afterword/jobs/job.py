@@ -22,7 +22,7 @@ from ..errors import DataError, JobError, plural
 from ..files.atomic import atomic_file
 from . import ID, JOB, PROBLEM, ROW
 from .rows import Inputs, windows
-from .stored import PREFIX, UNKNOWN, VectorsInfo, read_info
+from .stored import REJECTED, UNKNOWN, VectorsInfo, read_info
 
 if TYPE_CHECKING:
     from .shard import ShardWorker
@@ -31,7 +31,6 @@ FORMAT = 2
 SHARDS, REJECTS, LOCK = "shards", "rejects.jsonl", "lock"
 INPUT, JOINED = "input", "joined"  # files of the hidden job of an output file
 SHARD_ROWS = 1024  # what two cores embed in about 20 s with a model of the size of MiniLM to BERT-base
-REJECTED = f"{PREFIX}rejected"
 NAME = re.compile(r"[0-9]{6,}\.parquet")
 TEMPORARY = ".afterword-*.tmp"  # what a run that was killed has left
 
@@ -289,13 +288,12 @@ def check_same(folder: Path, before: Mapping[str, Any], now: Mapping[str, Any]) 
         old, new = before.get(name), now.get(name)
         if old != new:
             raise JobError(
-                f"{folder} was begun {_spelled(name, old)}, and this run is {_spelled(name, new)}: pass the same "
-                "settings, or overwrite=True to start again"
+                f"{folder} was begun {_with(name, old)} and cannot be resumed {_with(name, new)}: "
+                "pass the same settings, or overwrite=True to start again"
             )
 
 
-def _spelled(name: str, value: Any) -> str:
-    """A setting in a message: ``with max_length=9``, ``with keep=id,name``, ``without fit=``."""
-    if value is None:
-        return f"without {name}="
-    return f"with {name}={','.join(map(str, value)) if isinstance(value, list) else value}"
+def _with(name: str, value: Any) -> str:
+    """A setting in a message: ``with max_length=9``, ``with keep='id,name'``, ``without fit=``."""
+    value = ",".join(value) if isinstance(value, list) else value
+    return f"without {name}=" if value is None else f"with {name}={value!r}"

@@ -138,7 +138,7 @@ def _write_rows(job: Job, file: BinaryIO, kind: str, exact: frozenset[str] = fro
     names = [name for name in reader.schema.names if name not in own]
     count = sum(int(pq.read_metadata(part).num_rows) for part in job.parts())
     if kind == "parquet":
-        schema = pa.schema([reader.schema.field(name) for name in names], to_notes(infos, job.result().unknown))
+        schema = pa.schema([reader.schema.field(name) for name in names], to_notes(infos, unknown=job.result().unknown))
         with pq.ParquetWriter(file, schema, compression="snappy") as writer:
             for batch in reader:
                 writer.write_batch(batch.select(names))

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -25,13 +24,6 @@ from .rows import Array, Item, Progress, kept_columns, texts_to_fit
 PROMPTS = ("prompt", "prompt_name")
 OPTIONS = (*PROMPTS, "normalize_embeddings", "truncate_dim", "batch_tokens", "on_long")
 """Arguments of `Encoder.encode` that the rows of a job may have."""
-
-
-class Loader(Protocol):
-    """Loads an encoder."""
-
-    def load(self, method: AnyMethod | None) -> Encoder:
-        """Load the encoder with this method; None = its own."""
 
 
 @dataclass
@@ -56,10 +48,11 @@ class MethodsEmbedder:
 
     @classmethod
     def open(
-        cls, loader: Loader, methods: dict[str, AnyMethod], options: dict[str, Any], condition: str | None = None
-    ) -> MethodsEmbedder:
-        """Load the model."""
-        encoder = loader.load(next(iter(methods.values()), None))
+        cls, load: Callable[[AnyMethod | None], Encoder], methods: dict[str, AnyMethod], options: dict[str, Any],
+        condition: str | None = None,
+    ) -> MethodsEmbedder:  # fmt: skip
+        """Load an encoder with the first of the methods, or with its own method."""
+        encoder = load(next(iter(methods.values()), None))
         return cls(encoder, methods or {VECTOR: encoder.method}, options, condition)
 
     def __call__(
@@ -134,11 +127,10 @@ class MethodsEmbedder:
 
 @dataclass(frozen=True)
 class ChunkPlace:
-    """The place of a chunk: its number in its text, from 0, its characters, and a hash of the text."""
+    """The place of a chunk: its number in its text, from 0, its characters, and the text."""
 
     number: int
     span: tuple[int, int]
-    digest: str
     text: str = field(repr=False)
 
 
@@ -180,22 +172,18 @@ class Chunking:
         encoders = [_with(embedder.encoder, method) for method in embedder.methods.values()]
         for encoder in encoders:
             encoder.chunk_spans([], self.unit, **options)
-        return self._items(items, encoders[0], options)
-
-    def _items(self, items: Iterable[Item], encoder: Encoder, options: dict[str, Any]) -> Iterator[Item]:
         for item in items:
             if item.problem is not None:
                 yield item
                 continue
             text = item.text or ""
             try:
-                spans = encoder.chunk_spans(text, self.unit, **options)
+                spans = encoders[0].chunk_spans(text, self.unit, **options)
             except WordNotFound as e:
                 yield Item(item.line, item.text, str(e).removeprefix("text 0 "), None, item.kept)
                 continue
-            digest = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
             for number, (a, b) in enumerate(spans):
-                yield Item(item.line, text[a:b].strip(), None, ChunkPlace(number, (a, b), digest, text), item.kept)
+                yield Item(item.line, text[a:b].strip(), None, ChunkPlace(number, (a, b), text), item.kept)
 
     def encode(self, items: Sequence[Item], embedder: MethodsEmbedder, done: Progress) -> dict[str, Array]:
         """Vectors (n, D) of rows by name; late chunks of one text come from one forward."""
@@ -226,10 +214,11 @@ def _scaled(done: Progress, rows: float) -> Callable[[float], None]:
 
 
 def _word(item: Item) -> str | None:
+    """The word of a row, also of one that is not in its text."""
     if item.problem is None and item.text is not None:
         return item.text[slice(*item.beside)]
-    first = item.beside[0] if isinstance(item.beside, list | tuple) and item.beside else item.beside
-    return first if isinstance(first, str) and first.isprintable() else None
+    word = item.beside[0] if isinstance(item.beside, list) and item.beside else item.beside
+    return word if isinstance(word, str) and word.isprintable() else None
 
 
 @dataclass(frozen=True)

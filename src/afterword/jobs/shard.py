@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from itertools import islice
 from pathlib import Path
@@ -22,7 +23,7 @@ from ..files.lines import TEXT
 from ..methods import AnyMethod
 from ..methods.serialize import to_json
 from . import ID, PROBLEM, ROW
-from .job import REJECTED, Job, Shard, check_same, hashes, shard_file, shards_in
+from .job import Job, Shard, check_same, hashes, shard_file, shards_in
 from .recipe import OPTIONS, Recipe
 from .rows import WINDOW, Array, Inputs, Item, embed_window, windows
 from .stored import VectorsInfo, probes, read_info, to_notes
@@ -76,16 +77,13 @@ class ShardWorker:
         return cls(folder, inputs, recipe, kinds, **more)
 
     def settings(self) -> dict[str, Any]:
-        """What the rows depend on, by the names of Python's arguments; a job is resumed with the same only."""
-        recipe, inputs = self.recipe, self.inputs
-        settings: dict[str, Any] = {"id": self.id, "no_text": self.no_text, "window": self.window}
-        settings |= {
-            f.name: getattr(part, f.name) for part in (recipe, inputs) for f in fields(part)
-            if f.name not in ("load", "options") and getattr(part, f.name) != f.default
-        }  # fmt: skip
-        settings |= {name: recipe.load[name] for name in LOADED if recipe.load.get(name)}
-        settings |= {name: recipe.options[name] for name in ENCODED if recipe.options.get(name) not in (None, "warn")}
-        return {name: _plain(value) for name, value in settings.items() if value}
+        """The arguments that the rows depend on, as JSON: a job is resumed with equal ones only."""
+        values = {"id": self.id, "no_text": self.no_text, **vars(self.recipe), **vars(self.inputs)}
+        load, options = values.pop("load"), values.pop("options")
+        values |= {name: load.get(name) for name in LOADED} | {name: options.get(name) for name in ENCODED}
+        values |= {"window": self.window, "on_long": values["on_long"] if values["on_long"] != "warn" else None}
+        settings: dict[str, Any] = json.loads(json.dumps({k: v for k, v in values.items() if v}, default=str))
+        return settings
 
     @classmethod
     def of_job(cls, job: Job) -> ShardWorker:
@@ -94,14 +92,16 @@ class ShardWorker:
         Raises:
             DataError: an input does not exist or cannot be read.
         """
-        settings = {**job.begun["settings"], "files": tuple(map(Path, job.begun["settings"]["files"]))}
-        inputs = Inputs(**{f.name: settings[f.name] for f in fields(Inputs) if f.name in settings})
-        load, options = ({name: settings[name] for name in names if name in settings} for names in (LOADED, ENCODED))
-        recipe = Recipe(**{f.name: settings[f.name] for f in fields(Recipe) if f.name in settings})
-        run = job.begun["run"]
-        load, options = {**load, "device": run["device"]}, {**options, "batch_tokens": run["batch_tokens"]}
-        more = {name: settings[name] for name in ("id", "no_text", "window") if name in settings}
-        return cls.of(job.folder, inputs, replace(recipe, load=load, options=options), **more)
+        settings = {**job.begun["settings"], **job.begun["run"]}
+        settings["files"] = tuple(map(Path, settings["files"]))
+
+        def those(names: Iterable[str]) -> dict[str, Any]:
+            return {name: settings[name] for name in names if name in settings}
+
+        inputs = Inputs(**those(f.name for f in fields(Inputs)))
+        recipe = Recipe(**those(f.name for f in fields(Recipe)))
+        recipe = replace(recipe, load=those((*LOADED, "device")), options=those(OPTIONS))
+        return cls.of(job.folder, inputs, recipe, **those(("id", "no_text", "window")))
 
     def inputs_now(self) -> list[dict[str, Any]]:
         """The size and a hash of each file that the rows depend on."""
@@ -114,13 +114,6 @@ class ShardWorker:
             JobError: a different encoder made the finished shards.
         """
         return ShardEmbedder(self, report)
-
-
-def _plain(value: Any) -> Any:
-    """A setting as JSON gives it back."""
-    return (
-        [str(part) for part in value] if isinstance(value, tuple) else str(value) if isinstance(value, Path) else value
-    )
 
 
 class ShardEmbedder:
@@ -215,8 +208,8 @@ class ShardEmbedder:
             missing = np.isnan(rows).any(axis=1)
             flat = pa.array(np.where(np.isnan(rows), 0, rows).reshape(-1))  # 0 under each null
             arrays[name] = pa.FixedSizeListArray.from_arrays(flat, rows.shape[1], mask=pa.array(missing))
-        rejected = {REJECTED: str(counts["rejected"])} if counts["rejected"] else {}
-        return pa.table(arrays, metadata=to_notes(self.infos, counts.get("unknown", 0)) | rejected)
+        noted = {name: counts.get(name, 0) for name in ("rejected", "unknown")}
+        return pa.table(arrays, metadata=to_notes(self.infos, **noted))
 
 
 def made_by(

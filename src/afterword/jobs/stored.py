@@ -5,10 +5,10 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,8 +22,10 @@ if TYPE_CHECKING:
     from ..encoder import Encoder
 
 PREFIX = "afterword."
-UNKNOWN = f"{PREFIX}unknown"
-"""The number of texts of a file that are mostly unknown to the model."""
+VECTORS = f"{PREFIX}vectors."
+"""The prefix of a column of vectors in the metadata of a file."""
+REJECTED, UNKNOWN = f"{PREFIX}rejected", f"{PREFIX}unknown"
+"""The number of rows of a file without a vector, and of texts that are mostly unknown to the model."""
 TOLERANCE = 1e-4
 """The largest difference of probe vectors that agree, as a share of their length."""
 
@@ -64,32 +66,24 @@ class VectorsInfo:
     prompt: str | None
     probes: Array | None
 
-    def to_metadata(self) -> dict[str, str]:
-        """The values as strings, by their names."""
-        values = {name: getattr(self, name) for name in ("model", "fingerprint", "identity", "prompt")}
-        values |= {"method": json.dumps(self.method, ensure_ascii=False), "dimension": str(self.dimension)}
-        values["normalized"] = str(self.normalized).lower()
-        if self.probes is not None:
-            values["probes"] = base64.b64encode(self.probes.astype("<f4").tobytes()).decode()
-        return {name: value for name, value in values.items() if value is not None}
+    def to_json(self) -> str:
+        """The values as JSON."""
+        probes = None if self.probes is None else base64.b64encode(self.probes.astype("<f4").tobytes()).decode()
+        return json.dumps({**vars(self), "probes": probes}, ensure_ascii=False)
 
     @classmethod
-    def from_metadata(cls, values: Mapping[str, str]) -> VectorsInfo:
-        """The inverse of `to_metadata`; a KeyError or ValueError if a value is missing or cannot be read."""
-        return cls(
-            values["model"], json.loads(values["method"]), values["fingerprint"], values["identity"],
-            int(values["dimension"]), values["normalized"] == "true", values.get("prompt"),
-            np.frombuffer(base64.b64decode(values["probes"], validate=True), "<f4").reshape(8, -1),
-        )  # fmt: skip
+    def from_json(cls, text: str) -> Self:
+        """The inverse of `to_json`; raises a KeyError or ValueError if the text is something else."""
+        values = json.loads(text)
+        if values["probes"] is not None:
+            values["probes"] = np.frombuffer(base64.b64decode(values["probes"]), "<f4").reshape(8, -1)
+        return cls(**{f.name: values[f.name] for f in fields(cls)})
 
 
-def to_notes(infos: Mapping[str, VectorsInfo], unknown: int = 0) -> dict[str, str]:
-    """The metadata of a file with these columns of vectors and this number of mostly unknown texts."""
-    notes = {UNKNOWN: str(unknown)} if unknown else {}
-    for column, info in infos.items():
-        prefix = PREFIX if len(infos) == 1 else f"{PREFIX}{column}."
-        notes |= {f"{prefix}{name}": value for name, value in info.to_metadata().items()}
-    return notes
+def to_notes(infos: Mapping[str, VectorsInfo], **counts: int) -> dict[str, str]:
+    """The metadata of a file with these columns of vectors, and counts that are not 0."""
+    notes = {f"{PREFIX}{name}": str(count) for name, count in counts.items() if count}
+    return notes | {f"{VECTORS}{column}": info.to_json() for column, info in infos.items()}
 
 
 def read_notes(path: Path) -> dict[str, str]:
@@ -106,20 +100,8 @@ def read_notes(path: Path) -> dict[str, str]:
 
 def read_info(path: Path) -> dict[str, VectorsInfo]:
     """What made each column of vectors of a .parquet file; a DataError if ``embed`` did not write it."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    notes, infos = read_notes(path), dict[str, VectorsInfo]()
-    columns = [field.name for field in pq.read_schema(path) if pa.types.is_fixed_size_list(field.type)]
-    for column in columns:
-        prefix = PREFIX if f"{PREFIX}identity" in notes else f"{PREFIX}{column}."
-        values = {name.removeprefix(prefix): value for name, value in notes.items() if name.startswith(prefix)}
-        try:
-            infos[column] = VectorsInfo.from_metadata(values)
-        except (KeyError, ValueError):
-            continue
-        if prefix == PREFIX:
-            break
+    notes = read_notes(path).items()
+    infos = {k.removeprefix(VECTORS): VectorsInfo.from_json(v) for k, v in notes if k.startswith(VECTORS)}
     if not infos:
         raise DataError(f"{path} does not say what made its vectors: write it with `afterword embed -o {path.name}`")
     return infos
@@ -133,7 +115,7 @@ def holds_vectors(path: Path) -> bool:
         notes = read_notes(path) if path.suffix.lower() == ".parquet" and path.is_file() else {}
     except DataError:
         return False
-    return any(name.endswith("identity") for name in notes)
+    return any(name.startswith(VECTORS) for name in notes)
 
 
 def probes(encoder: Encoder) -> Array:
@@ -154,13 +136,10 @@ def probe_difference(stored: Array, found: Array) -> float:
     """
     if stored.shape != found.shape:
         return float("inf")
-    stored, found = stored.astype(np.float64), found.astype(np.float64)
-    missing = np.isnan(stored).any(1)
-    if not np.array_equal(missing, np.isnan(found).any(1)):
-        return float("inf")
-    lengths = np.maximum(np.linalg.norm(stored, axis=1), np.finfo(np.float32).tiny)
+    lengths = np.maximum(np.linalg.norm(stored.astype(np.float64), axis=1), np.finfo(np.float32).tiny)
     shares = np.abs(stored - found).max(1, initial=0) / lengths
-    return float(shares[~missing].max(initial=0))
+    shares[np.isnan(stored).any(1) & np.isnan(found).any(1)] = 0
+    return float(np.nan_to_num(shares, nan=np.inf).max(initial=0))
 
 
 class StoredVectors:
@@ -174,7 +153,7 @@ class StoredVectors:
         unknown: the number of texts that are mostly unknown to the model; None = as the file says.
 
     Raises:
-        DataError: ``embed`` did not write it, or not from texts; there is no part, or parts differ in their encoder.
+        DataError: ``embed`` did not write it, or not from texts; or there is no part.
 
     Attributes:
         infos: what made each column of vectors.
@@ -187,10 +166,6 @@ class StoredVectors:
         if not self.parts:
             raise DataError(f"{path} holds no vectors yet")
         self.infos: Mapping[str, VectorsInfo] = read_info(self.parts[0])
-        identities = {name: info.identity for name, info in self.infos.items()}
-        for part in self.parts[1:]:
-            if {name: info.identity for name, info in read_info(part).items()} != identities:
-                raise DataError(f"{part} and {self.parts[0]} were made by different encoders: embed the texts again")
         self.unknown = int(read_notes(self.parts[0]).get(UNKNOWN, 0)) if unknown is None else unknown
         names = set(pq.read_schema(self.parts[0]).names)
         self._chunks = names >= CHUNK_COLUMNS.keys()

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from filelock import FileLock, Timeout
 
 from ..errors import DataError, MissingDataset, MissingExtra
-from ..jobs.stored import PREFIX, VectorsInfo, to_notes
+from ..jobs.stored import VECTORS, VectorsInfo, to_notes
 
 if TYPE_CHECKING:
     from pyarrow import Schema
@@ -61,17 +60,6 @@ class IndexInfo(VectorsInfo):
     language: str = ""
     loading: Mapping[str, Any] = field(default_factory=dict)
 
-    def to_metadata(self) -> dict[str, str]:
-        """The metadata of a column of vectors, and the settings of the index as JSON."""
-        settings = {f.name: getattr(self, f.name) for f in fields(self)[len(fields(VectorsInfo)) :]}
-        return {**super().to_metadata(), "index": json.dumps(settings, ensure_ascii=False)}
-
-    @classmethod
-    def from_schema(cls, metadata: Mapping[bytes, bytes] | None) -> IndexInfo:
-        """The inverse of `to_notes` for a table; raises KeyError or ValueError for metadata of another kind."""
-        notes = {name.decode().removeprefix(PREFIX): value.decode() for name, value in (metadata or {}).items()}
-        return cls(**vars(VectorsInfo.from_metadata(notes)), **json.loads(notes["index"]))
-
 
 class Index:
     """An index on disk.
@@ -102,7 +90,7 @@ class Index:
             table = _connect(folder).open_table(name)
             schema = table.schema
         try:
-            return cls(folder, table, IndexInfo.from_schema(schema.metadata))
+            return cls(folder, table, IndexInfo.from_json(schema.metadata[f"{VECTORS}{VECTOR}".encode()]))
         except (KeyError, ValueError, TypeError) as e:
             raise DataError(f"{folder} was not made by `afterword index` ({type(e).__name__} {e})") from None
 
