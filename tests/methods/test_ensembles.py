@@ -39,7 +39,6 @@ def test_options() -> None:
         ("ensemble", ensemble("ck")),
         ("ensemble:ck", ensemble("ck")),
         ("ensemble : metaeol , join = concat", ensemble("metaeol", "concat")),
-        ("ensemble:methods=ck,states=layer:1", ensemble("ck", states="layer:1")),
         ("ensemble:echo", ensemble([echo()])),
         (
             'ensemble:methods="echo;reba:pool=mean",weights=1+0.5',
@@ -86,7 +85,6 @@ def test_a_file_runs_no_other_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "named"),
     [
-        ("ensemble:kc", "kc"),
         ('ensemble:methods="echo;rebba"', "rebba"),
         ('ensemble:methods="echo;ensemble:ck"', "ensemble ck"),
         ("ensemble:ck,weights=1", "1 weights for 2 methods"),

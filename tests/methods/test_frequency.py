@@ -1,4 +1,3 @@
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +10,7 @@ from tests.tiny import tiny
 from afterword import Encoder, classical
 from afterword.errors import MethodError, NotFitted
 from afterword.methods import remove_biases, sif, tfidf
-from afterword.methods.frequency import Table, TfIdf, count
+from afterword.methods.frequency import TfIdf
 
 TEXTS = ["the bank of the river", "the bank", "a cat sat", "the rat ran to the bank", "dog"]
 
@@ -28,18 +27,6 @@ def mini() -> Encoder:
 
 def ids(encoder: Encoder, texts: list[str]) -> list[list[int]]:
     return encoder.backbone.tokenizer.ids(texts)
-
-
-def test_tokens_are_counted_by_text_and_by_occurrence(bert: Encoder):
-    tokenizer = bert.backbone.tokenizer
-    found = count([*TEXTS, [7, 7, 9]], tokenizer, 300)
-    rows = np.zeros((6, 300), np.int64)
-    for row, text in zip(rows, [*ids(bert, TEXTS), [7, 7, 9]], strict=True):
-        for i in text:
-            row[i] += 1
-    assert found.texts == 6
-    assert np.array_equal(found.occurrences, rows.sum(0))
-    assert np.array_equal(found.documents, (rows > 0).sum(0))
 
 
 def test_idf_is_sklearns_smooth_one_less_its_one(bert: Encoder):
@@ -133,25 +120,14 @@ def test_sif_is_its_formula(mini: Encoder, texts: list[str], text: str, a: float
 def test_before_it_is_fitted_it_is_refused(method, mini: Encoder):
     encoder = Encoder(mini.backbone, method)
     assert not encoder.fitted and encoder.fit(TEXTS).fitted and not encoder.fitted
-    calls = [
+    for call in (
         lambda: encoder.encode("a text"),
         lambda: encoder.encode_words("a text", ["text"]),
         lambda: encoder.weights("a text"),
         lambda: mini.encode_many(["a text"], [method, classical()]),
-    ]
-    for call in calls:
-        with pytest.raises(NotFitted, match=r"encoder\.fit\(texts\)") as caught:
+    ):
+        with pytest.raises(NotFitted):
             call()
-        assert "\n" not in str(caught.value)
-
-
-def test_every_number_of_a_table_counts_in_the_fingerprint(mini: Encoder):
-    encoder = Encoder(mini.backbone, tfidf()).fit(TEXTS)
-    weigh = encoder.method.weigh
-    values = weigh.table.values.clone()
-    values[-1] += 1e-3
-    other = replace(encoder, method=replace(encoder.method, weigh=replace(weigh, table=Table(values))))
-    assert len({e.fingerprint for e in (encoder, other, Encoder(mini.backbone, tfidf()))}) == 3
 
 
 def test_a_table_of_another_vocabulary_is_refused(bert: Encoder, mini: Encoder):

@@ -20,10 +20,8 @@ from afterword.methods.weights import Plain, Weighting
     [
         ("reba", reba()),
         ("reba:copies=3,pool=mean", reba(3, "mean")),
-        (" reba : copies = 3 ", reba(3)),
         ("ditto:head=1-10", ditto("1-10")),
         ("classical:add_special_tokens=false", classical(add_special_tokens=False)),
-        ("reba:normalise=none", reba()),
         ("bellm:last=auto,pool=last", bellm("auto", "last")),
         ('prompt:template="one, two: {text}",pool=mean', prompt("one, two: {text}", "mean")),
         ('echo:separator=" "', echo(separator=" ")),
@@ -49,10 +47,7 @@ def test_a_json_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("rebba", "classical, echo, reba, ditto, prompt, bellm"),
-        ("reba:copy=2", "copies"),
-        ("reba:copies=two", "copies='two'"),
-        ("reba:pool=max", "mean or last or cls or weighted"),
+        ("reba:pool=max", "cls or weighted"),
         ("@nowhere.json", "nowhere.json"),
         ('prompt:template="{text}', "{text}"),
         ("ecco", "'ecco'.*'echo'"),
@@ -99,15 +94,6 @@ def test_a_kind_names_one_class() -> None:
     again = type("Last", (Plain,), {"kind": "test_last", "__module__": __name__})  # as when a cell is run again
     assert Weighting.kinds["test_last"] is again
     Weighting.kinds["test_last"] = Last
-
-
-@pytest.mark.parametrize(
-    ("path", "named"),
-    [(None, "plain, table1"), ("my.rooms.Custom", "@my/rooms.py:NAME"), ("__main__.Custom", "the class Custom")],
-)
-def test_an_unknown_kind_says_what_to_import(path: str | None, named: str) -> None:
-    with pytest.raises(MethodError, match=f"weigh kind 'custom'.*{named}"):
-        from_json({"weigh": {"kind": "custom"} | ({} if path is None else {"class": path})})
 
 
 def test_the_code_hash_of_a_notebooks_cell(monkeypatch: pytest.MonkeyPatch) -> None:
