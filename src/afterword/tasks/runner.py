@@ -370,7 +370,8 @@ class Evaluation:
         try:
             yield
         except Exception as e:
-            for name in [c.name for c in members] or [None]:
+            names: list[str | None] = [c.name for c in members]
+            for name in names or [None]:
                 self.failures.append(Failure(job.name, e, name))
                 self.on_failure(self.failures[-1])
 
