@@ -53,13 +53,9 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tiny("llama", tmp_path_factory.mktemp("models") / "llama")
 
 
-def wanted(model: Path, mine: str) -> np.ndarray:
-    return Encoder.load(model, mine).encode(list(TEXTS))  # type: ignore[no-any-return]
-
-
 def test_embed_words_similar_and_inspect(run: Run, model: Path, mine: str):
     made = run("embed", "-m", model, "--method", mine, *TEXTS)
-    assert made.code == 0 and np.allclose(array(made.rows), wanted(model, mine), rtol=1e-5)
+    assert made.code == 0 and np.allclose(array(made.rows), Encoder.load(model, mine).encode(list(TEXTS)), atol=1e-5)
     both = run("embed", "-m", model, "--method", mine, "--method", "echo", *TEXTS)
     assert np.array_equal(array(both.rows, mine), array(made.rows))
     word = run("words", "-m", model, "--method", mine, stdin=json.dumps({"text": TEXTS[0], "word": "cat"}).encode())
@@ -68,16 +64,10 @@ def test_embed_words_similar_and_inspect(run: Run, model: Path, mine: str):
     assert "early -> 64 components" in run("inspect", "-m", model, "--method", mine).out
 
 
-def pairs(folder: Path) -> Path:
-    rows = [{"sentence1": f"a {i} cats", "sentence2": f"{i} dogs or {i % 7}", "score": i % 5} for i in range(44)]
-    path = folder / "pairs.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
-
-
 def test_an_edited_method_is_evaluated_again(run: Run, model: Path, mine: str, tmp_path: Path):
-    tasks = ("--data", tmp_path, "--tasks", pairs(tmp_path))
-    spec = ("evaluate", "-m", model, *tasks, "--out", tmp_path / "out", "--method", mine)
+    rows = ({"sentence1": f"a {i} cats", "sentence2": f"{i} dogs or {i % 7}", "score": i % 5} for i in range(44))
+    (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    spec = ("evaluate", "-m", model, "--tasks", tmp_path / "pairs.jsonl", "--out", tmp_path / "out", "--method", mine)
     first = run(*spec)
     assert first.code == 0 and "1/1 pairs: mine:early: " in first.err
     forget()

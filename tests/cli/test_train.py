@@ -64,15 +64,11 @@ def test_ctrl_c_says_what_is_kept(run: Run, gpt2: Path, rows: Path, tmp_path: Pa
 @pytest.mark.parametrize(
     ("words", "value"),
     [
-        (["--batch-size", "7"], "6 rows"),
         (["--method", "bellm:last=99"], "last=99"),
-        (["--loss", "cosent"], "cosent"),
         (["--loss", "mse"], "'mse'"),
         (["--matryoshka", "8,x"], "'8,x'"),
         (["--patience", "3"], "--patience 3"),
         (["--device", "nowhere"], "'nowhere'"),
-        (["--dev", "nowhere.csv"], "nowhere.csv"),
-        (["--add", "2"], "--add 2"),
     ],
 )
 def test_a_mistake_is_one_line_and_leaves_nothing(
@@ -81,12 +77,3 @@ def test_a_mistake_is_one_line_and_leaves_nothing(
     ended = run("train", "-m", gpt2, "--data", rows, "--out", tmp_path / "out", "--batch-size", 3, *words)
     assert ended.code == 2 and value in ended.last and not ended.out
     assert not (tmp_path / "out").exists()
-
-
-def test_an_encoder_and_a_bad_row(run: Run, bert: Path, gpt2: Path, rows: Path, tmp_path: Path):
-    ended = run("train", "-m", bert, "--data", rows, "--out", tmp_path / "a", "--method", "bellm", "--batch-size", 3)
-    assert ended.code == 2 and ended.last.startswith("error: bert is bidirectional already")
-    with rows.open("a") as file:
-        file.write('{"anchor": "the end"}\n')
-    ended = run("train", "-m", gpt2, "--data", rows, "--out", tmp_path / "a")
-    assert ended.code == 2 and ended.last == f"error: {rows}:7: has no field 'positive', only 'anchor'"

@@ -76,20 +76,12 @@ def test_without_labels(run: Run, bert: Path, tmp_path: Path):
     assert Encoder.load(tmp_path / "o").method == ditto(head) and found["texts"] == 48
 
 
-@pytest.mark.parametrize("rows", [[1.0] * 48, [1.0, 2.0] * 5, [1.0, "good"] * 24, []])
-def test_bad_pairs_are_one_line(run: Run, bert: Path, tmp_path: Path, rows: list[object]):
-    ended = run("tune", "-m", bert, "--dev", write(tmp_path / "dev.jsonl", rows), "--out", tmp_path / "o")
-    assert ended.code == 2 and len(ended.err.splitlines()) == 1 and not (tmp_path / "o").exists()
-
-
-def test_bad_options_are_told_before_the_model_is_loaded(run: Run, dev: Path, tmp_path: Path):
+def test_bad_options_are_refused_before_the_model_is_loaded(run: Run, dev: Path, tmp_path: Path):
     out = tmp_path / "o"
     for words, value in (
         (("--dev", dev, "--out", tmp_path), str(tmp_path)),
         (("--out", out), "--dev"),
         (("--labels", "none", "--out", out), "--labels"),
-        (("--dev", dev, "--texts", dev, "--out", out), "--texts"),
-        (("--dev", dev, "--out", out, "--copies", "two"), "--copies"),
         (("--dev", dev, "--out", out, "--post", "bleach"), "'bleach'"),
         (("--dev", dev, "--out", out, "--plot", "map.txt"), "map.txt"),
     ):
