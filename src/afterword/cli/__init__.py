@@ -1,4 +1,4 @@
-"""The command ``afterword``: it parses arguments and prints. Each verb imports heavy libraries when it runs."""
+"""The command ``afterword``. Each verb imports heavy libraries only when it runs."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ SETTINGS: dict[str, Any] = {
     "pretty_exceptions_enable": False,
     "add_completion": False,
 }
-"""Of every `typer.Typer`."""
+"""Arguments for every `typer.Typer`."""
 
 
 class Page:
-    """A help page: options under the titles of their groups, and the examples of the docstring at the end."""
+    """A help page, with options under the titles of their groups and examples at the end."""
 
     params: list[Any]
 
@@ -60,7 +60,7 @@ class Page:
 
 
 def write_rows(formatter: Any, title: str, rows: Sequence[tuple[str, str]]) -> None:
-    """Write a section of names and their meanings; unlike click's, it breaks no option at its hyphens."""
+    """Write a section of names and their meanings. Unlike click's, never break an option at a hyphen."""
     with formatter.section(title):
         formatter.write("\n".join(definitions(rows, formatter.width, "  ")) + "\n")
 
@@ -69,12 +69,12 @@ class Verb(Page, typer.core.TyperCommand):
     """A verb of the command line."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the verb; messages name its options."""
+        """Run the verb, with its options in place of Python arguments in messages."""
         OPTIONS.update(option_names(self.params))
         return super().invoke(ctx)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the arguments; an error names the value, or what to pass."""
+        """Parse the arguments. An error names the wrong value, or what to pass."""
         words = list(args)
         try:
             return super().parse_args(ctx, args)
@@ -108,18 +108,18 @@ def _summary(command: Any) -> str:
 
 
 class Afterword(Verbs):
-    """All verbs; the module of a verb is imported when the verb is needed."""
+    """All verbs. A verb's module is imported when the verb is used."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self.commands = {name: typer.core.TyperCommand(name) for name in VERBS}  # for suggestions
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """The names of the verbs."""
+        """List the names of the verbs."""
         return list(VERBS)
 
     def get_command(self, ctx: Any, name: str) -> Any:
-        """A verb."""
+        """Build a verb by name."""
         return verb(name) if name in VERBS else None
 
 
@@ -181,7 +181,7 @@ def _root(
 
 @cache
 def _command() -> Callable[..., object]:
-    """All verbs, built once in a process: their signatures take 0.06 s to read."""
+    """Build all verbs, once per process: reading their signatures takes 0.06 s."""
     return typer.main.get_command(app)
 
 

@@ -1,4 +1,4 @@
-"""``afterword analyse``: the papers' measurements; each verb has a file in `afterword.papers`."""
+"""``afterword analyse``: the papers' measurements, each from one module of `afterword.papers`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .option_groups import Figure, Models, Run, Texts, distinct, expanded, items
 
 Corpus = Annotated[
     Path | None,
-    Option(metavar="FILE", help="Count document frequencies for TF-IDF in this file. Default: in the texts."),
+    Option(metavar="FILE", help="Count document frequencies for TF-IDF in this file. Default: the measured texts."),
 ]
 
 analyse = typer.Typer(help="Measure a model's layers, tokens and vectors, as the papers do.", cls=Verbs, **SETTINGS)
@@ -107,7 +107,7 @@ def words(
     model: Models,
     texts: Texts,
     frequencies: Annotated[Path, Option(metavar="FILE", show_default=False,
-        help="Count word frequencies in this file: lines of a word and its count, or a text.")],
+        help="Word frequencies: a file with a word and its count on each line, or a text to count words in.")],
     method: Annotated[list[str] | None, Option(metavar="METHOD",
         help="A method. May be repeated. Default: bellm.")] = None,
     top: Annotated[int, Option(min=1, metavar="N", help="Number of high-frequency words.")] = 100,
@@ -174,14 +174,14 @@ def heads(
     texts: Texts,
     corpus: Corpus = None,
     dev: Annotated[Path | None, Option(metavar="FILE",
-        help="Scored pairs that rank the heads by Ditto. Without --input, correlations are of their texts.")] = None,
-    states: Annotated[str, Option(metavar="STATES", help="The states that Ditto weighs.")] = "first_last",
+        help="Scored pairs that rank the heads by Ditto's score. Without --input, their texts are measured.")] = None,
+    states: Annotated[str, Option(metavar="STATES", help="The hidden states that Ditto averages.")] = "first_last",
     top: Annotated[int, Option(min=1, metavar="N", help="Print the N best heads.")] = 4,
     head: Annotated[list[str] | None, Option(metavar="HEAD",
         help="Print this head too, as in 1-10. May be repeated.")] = None,
     *, figure: Figure, run: Run,
 ) -> int:  # fmt: skip
-    """Show which attention heads follow TF-IDF, and how well Ditto does with each (Ditto's Table 4).
+    """Show how well each attention head agrees with TF-IDF, and Ditto's score with it (Ditto's Table 4).
 
     For each head: Pearson's and Spearman's correlation of its diagonal attention with TF-IDF, over the tokens of a
     text, averaged over texts; and with --dev the score of Ditto with that head. Heads are ranked by that score, or
@@ -222,12 +222,12 @@ def isotropy(
     model: Models,
     texts: Texts,
     above: Annotated[float, Option(metavar="X",
-        help="Pairs with a score above X are positive, as in SimCSE and Ditto: 4 of 5.")] = 4.0,
+        help="Pairs with a score above X are positive. SimCSE and Ditto use 4, on scores from 0 to 5.")] = 4.0,
     method: o.Methods = None,
     post: Annotated[list[str] | None, Option(metavar="STEPS",
         help="Post-processing steps for every method: none, whiten, flow, ... May be repeated.")] = None,
     fit: Annotated[Path | None, Option(metavar="FILE",
-        help="Fit steps and TF-IDF on the texts of this file. Default: on the texts that are measured.")] = None,
+        help="Fit steps and TF-IDF on the texts in this file. Default: the measured texts.")] = None,
     *, figure: Figure, run: Run,
 ) -> int:  # fmt: skip
     """Measure how evenly vectors lie in all directions (isotropy), as in Ditto's Table 5 and Figure 4.
@@ -239,7 +239,7 @@ def isotropy(
         afterword analyse isotropy -m minilm --pairs pairs.jsonl
     """
     if figure.plot is not None and texts.pairs is None:
-        raise typer.BadParameter("it draws alignment, which needs pairs with scores: pass --pairs", param_hint="--plot")
+        raise typer.BadParameter("alignment needs scored pairs: pass --pairs", param_hint="--plot")
     from ..papers import isotropy as claim
     from ..post import parse_post
     from ..tasks.pairs import read_pairs
@@ -280,7 +280,7 @@ def lengths(
 
     sets = _task_texts(tasks, data, texts) if tasks else {"": texts.read()}
     results, several = [], len(model) > 1 or len(method or ()) > 1
-    with without_advice():  # about the method, which matters little here
+    with without_advice():  # on which method to try
         for name, encoder, limits in run.encoders(model, read_methods(method)):
             layout = with_default_prompt(encoder, one_method(encoder.method, "the number of tokens").layout)
             for task, of_task in sets.items():
@@ -292,7 +292,7 @@ def lengths(
 
 
 def _task_texts(tasks: Sequence[str], data: str | None, texts: Texts) -> dict[str, Sequence[str]]:
-    """The texts of each task."""
+    """Load the texts of each task."""
     if texts.input is not None or texts.pairs is not None:
         raise typer.BadParameter("pass a file or --tasks, not both", param_hint="--tasks")
     from ..adapters.mteb import mteb_task
@@ -342,7 +342,7 @@ def attention(
             forwards.append(forward)
         elif not views:
             raise typer.BadParameter(
-                f"{encoder.method.name} reads no attention: pass --head or --layer, or a method that does, as reba",
+                f"{encoder.method.name} reads no attention: pass --head, --layer, or a method such as reba",
                 param_hint="--method",
             )
         matrices = [view.to_json() for view in views]
@@ -376,7 +376,7 @@ def gains(
     methods: list[str | None] = [*method] if method else [None]
     if {len(model), len(methods)} not in ({1, 2}, {2}):
         raise typer.BadParameter(
-            f"pass two models, two methods or both: there are {len(model)} models and {len(method or ())} methods",
+            f"{len(model)} models and {len(method or ())} methods: pass two models, two methods or both",
             param_hint="--method",
         )
     chosen = list(zip(list(model) * (2 // len(model)), methods * (2 // len(methods)), strict=True))

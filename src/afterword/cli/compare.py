@@ -1,4 +1,4 @@
-"""``afterword compare``: compare results with each other and with those of the papers."""
+"""``afterword compare``: compare results with each other and with the papers' tables."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ def compare(
     baseline: Annotated[str | None, Option(metavar="NAME",
         help="Compare all others with this one. Default: the first.")] = None,
     published: Annotated[list[str] | None, Option(metavar="TABLE",
-        help="Add this table of a paper (see --list), all its rows; or all: every table that your results have a "
-        "place in. Without results: the papers' tables alone.")] = None,
+        help="Also print this table of a paper (see --list), or with all every table that has one of your tasks. "
+        "Without results, print the papers' tables alone.")] = None,
     draws: Annotated[int, Option(min=0, metavar="N",
         help="Bootstrap samples for each interval; 0 = no intervals.")] = 1000,
     csv_file: Annotated[Path | None, Option("--csv", metavar="FILE",
         help="Write differences and published scores to this file.")] = None,
     list_tables: Annotated[bool, Option("--list", help="List the published tables and end.")] = False,
 ) -> int:  # fmt: skip
-    """Compare results with each other and with those of the papers.
+    """Compare results with each other and with the papers' tables.
 
     It prints differences by task with bootstrap intervals, and a paired t-test for each metric over the sets that have
     it. Published rows are the figures that the papers print for their models; nothing is run for them.
@@ -63,7 +63,7 @@ def compare(
     rows = named(read_results(*(results or [])))
     theirs = chosen(published or [], rows)
     if published and not theirs:
-        say("no published table has a column for these results: --list lists them all")
+        say("no published table has a column for these results: pass one that --list shows")
     comparisons, width = compared(rows, baseline, draws), terminal()
     parts = [markdown(tables(rows), partial(laid_out, width=width))] if rows else []
     parts += [f"{difference_table(comparison, width)}\n" for comparison in comparisons]
@@ -76,7 +76,7 @@ def compare(
 
 
 def compared(rows: Sequence[Row], baseline: str | None, draws: int) -> list[Comparison]:
-    """Each encoder compared with the baseline."""
+    """Compare each encoder with the baseline."""
     from ..errors import InputError
     from ..tasks.compare import compare as compare_two
 
@@ -89,7 +89,7 @@ def compared(rows: Sequence[Row], baseline: str | None, draws: int) -> list[Comp
 
 
 def difference_table(comparison: Comparison, width: int | None) -> str:
-    """Differences by task with their intervals, and the tests, each with the sets that it counts."""
+    """Format the differences by task with their intervals, and the t-tests with the tasks that they cover."""
     cells = [["task", comparison.first, comparison.second, "difference", "95 % interval"]]
     for d in comparison.differences:
         low, high = d.interval
@@ -109,7 +109,7 @@ def difference_table(comparison: Comparison, width: int | None) -> str:
 
 
 def published_table(table: Published, rows: Sequence[Row], width: int | None) -> str:
-    """A table of a paper, with the results of these folders as its first rows."""
+    """Format a paper's table, with the user's results as its first rows."""
     lines = table.lines(rows)
     notes = list(dict.fromkeys(note for line in lines for those in line.notes for note in those))
     digits = 2 if table.scale == 100 else 4
@@ -128,7 +128,7 @@ def published_table(table: Published, rows: Sequence[Row], width: int | None) ->
 
 
 def as_csv(comparisons: Sequence[Comparison], theirs: Sequence[Published]) -> str:
-    """Differences and published scores x 100 as CSV, one per line; results.csv has the scores from here."""
+    """Write differences and published scores (x 100) as CSV, one per line."""
     out = StringIO()
     writer = csv.DictWriter(out, COLUMNS, restval="", lineterminator="\n")
     writer.writeheader()

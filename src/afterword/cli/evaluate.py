@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Encoders(Model):
-    """The model, and the encoders that are made of it."""
+    """The model, and the methods and steps that it is evaluated with."""
 
     # fmt: off
     model: Annotated[str, Option("-m", "--model", metavar="MODEL",
@@ -39,17 +39,17 @@ class Encoders(Model):
         help="Post-processing steps to apply to every method's vectors: none, normalise, "
         "whiten:dimensions=256+normalise, ... May be repeated. Default: none.")] = None
     fit: Annotated[str | None, Option(metavar="FILE",
-        help="Fit whitening, TF-IDF and other fitted parts on the texts of this file; or target, for each task's "
-        "sentences, each once, without their labels.")] = None
+        help="Fit whitening, TF-IDF and other fitted parts on the texts in this file, or with target on each "
+        "task's different sentences, without their labels.")] = None
     batch_tokens: o.BatchTokens = None
     # fmt: on
 
     def candidates(self) -> list[Candidate]:
-        """Load the model: one candidate for each method, or for the model's, and each list of steps."""
+        """Load the model, and make a candidate for each method with each list of steps."""
         if bool(self.model) == bool(self.sentence_transformer):
             raise typer.BadParameter("pass --model or --sentence-transformer", param_hint="--model")
         if self.sentence_transformer and self.method:
-            raise typer.BadParameter("has no effect on --sentence-transformer", param_hint="--method")
+            raise typer.BadParameter("has no effect with --sentence-transformer: remove it", param_hint="--method")
         from ..methods import classical
         from ..methods.serialize import parse_method
         from ..post import parse_post
@@ -75,16 +75,16 @@ class Encoders(Model):
 
 @dataclass(frozen=True)
 class Results:
-    """What the encoders are evaluated on, and where results are kept."""
+    """The tasks, and where their results are saved."""
 
     # fmt: off
     title: ClassVar = "Tasks and results"
     tasks: Annotated[list[str] | None, Option(metavar="TASKS",
         help="Tasks to run, separated by commas: groups or names (see --list), or .jsonl, .csv, .tsv or .parquet files "
-        "of scored pairs. cmteb is C-MTEB on mteb's data, mteb:NAME any task of mteb. NAME:option=value sets an option "
-        "of a task. May be repeated.")] = None
+        "of scored pairs. cmteb is C-MTEB with mteb's data, mteb:NAME is any task of mteb. NAME:option=value sets a "
+        "task's option. May be repeated.")] = None
     data: Annotated[str | None, Option(metavar="DIR",
-        help="Folder of the data sets; or hub, to download them. The error about a missing file names it.")] = None
+        help="Folder of the data sets, or hub to download them.")] = None
     out: Annotated[Path, Option(metavar="DIR",
         help="Folder for the results. Tasks with results are skipped.")] = Path("results")
     name: Annotated[str | None, Option(metavar="NAME",
@@ -113,7 +113,7 @@ def evaluate(
         afterword evaluate -m minilm --data . --tasks pairs.jsonl --out results
     """
     if list_tasks:
-        typer.echo(listed())
+        typer.echo(task_list())
         return 0
     if not results.tasks:
         raise typer.BadParameter("pass a task or a group that --list shows, or a file of pairs", param_hint="--tasks")
@@ -145,8 +145,8 @@ def evaluate(
     return report(evaluation, out)
 
 
-def listed() -> str:
-    """The list of all tasks, by group."""
+def task_list() -> str:
+    """Format the list of all tasks, by group."""
     from ..tasks.catalogue import groups
 
     fill = partial(textwrap.fill, width=110, subsequent_indent=" " * 22)
@@ -154,7 +154,7 @@ def listed() -> str:
 
 
 def spelling(spec: str) -> str:
-    """The name of a method in results: "best" for "@mine/best.json", "methods:late" for "@mine/methods.py:late"."""
+    """Name a method in results: "best" for "@mine/best.json", "methods:late" for "@mine/methods.py:late"."""
     if not spec.startswith("@"):
         return spec
     file, _, name = spec[1:].rpartition(".py:")
@@ -162,7 +162,7 @@ def spelling(spec: str) -> str:
 
 
 def report(evaluation: Evaluation, out: Path) -> int:
-    """Print the results of this run, and write tables of all results in the folder.
+    """Print the results of this run, and write tables of all results to the folder.
 
     Returns:
         The exit code.
@@ -187,6 +187,6 @@ def report(evaluation: Evaluation, out: Path) -> int:
 
 
 def title_of(model: str) -> str:
-    """The name of a model in results: its folder's, or that on the Hugging Face Hub."""
+    """Return the name of a model in results: the folder's name, or the full name on the Hugging Face Hub."""
     path = Path(model)
     return path.resolve().name if path.exists() else model

@@ -1,4 +1,4 @@
-"""``afterword job``: what is done of a job, whether its vectors are right, and its rows as one file."""
+"""``afterword job``: the progress of a job, a check of its vectors, and its rows as one file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from . import options as o
 from .console import REJECTED, say
 
 job = typer.Typer(
-    help="Look at a job of `embed -o FOLDER/`: what is done, and whether its vectors are right.",
+    help="Show the progress of a job of `embed -o FOLDER/`, check its vectors, or join its rows to one file.",
     cls=Verbs,
     **SETTINGS,
 )
@@ -29,7 +29,7 @@ def _root(context: typer.Context) -> None:
 
 @job.command("status", cls=Verb)
 def status(folder: Folder, as_json: o.AsJson = False) -> int:
-    """Print how much of a job is done.
+    """Print the progress of a job.
 
     Examples:
         afterword job status vectors/
@@ -50,8 +50,8 @@ def status(folder: Folder, as_json: o.AsJson = False) -> int:
     print(f"rows      {result.rows:,} of {found.rows:,} done")
     print(f"shards    {result.shards:,} of {len(found.plan):,} done")
     print(f"rejected  {result.rejected:,}" + (f", listed in {listing}" if result.rejected and listing.exists() else ""))
-    print(f"model     {settings['model']}, {', '.join(values['methods']) or 'its own method'}")
-    print("complete" if result.complete else "not complete: run the command that began it again")
+    print(f"model     {settings['model']}, {', '.join(values['methods']) or 'default method'}")
+    print("complete" if result.complete else "not complete: run the same embed command again to continue")
     return 0
 
 
@@ -63,7 +63,7 @@ def verify(
     ] = 1,
     trust: o.Trust = False,
 ) -> int:
-    """Compare a sample of shards with fresh vectors, within 1e-5; the exit code is 1 if one differs or is missing.
+    """Embed a sample of shards again and compare, within 1e-5. The exit code is 1 if a shard differs or is missing.
 
     Examples:
         afterword job verify vectors/ --shards 2
@@ -74,15 +74,15 @@ def verify(
     settings, missing = found.begun["settings"], found.missing()
     code = next((m for m in settings.get("method", []) if m.startswith("@")), settings.get("trust_remote_code"))
     if code and not trust:
-        raise typer.BadParameter(f"the job's settings run code ({code}): allow it by --trust-remote-code")
+        raise typer.BadParameter(f"the job's settings run code ({code}): pass --trust-remote-code to allow it")
     for number in missing:
-        print(f"shard {number:06} is not done: run the job's command again")
+        print(f"shard {number:06} is missing: run the same embed command again")
     from ..jobs.shard import VERIFIED, ShardWorker
     from ..jobs.shard import verify as embed_again
 
     numbers, differing = embed_again(found, ShardWorker.of_job(found), shards)
     for number in differing:
-        print(f"shard {number:06} differs: remove its file, and run the job's command again")
+        print(f"shard {number:06} differs: delete its file, and run the same embed command again")
     print(f"{plural(len(numbers), 'shard')} embedded again: {len(numbers) - len(differing)} equal within {VERIFIED:g}")
     return REJECTED if differing or missing else 0
 

@@ -1,4 +1,4 @@
-"""``afterword methods`` prints what each method does, and ``afterword inspect`` what a model is and how it is run."""
+"""``afterword methods`` describes the methods, and ``afterword inspect`` a model and the way it is run."""
 
 from __future__ import annotations
 
@@ -64,13 +64,13 @@ def methods(
 
 
 def _short(method: Mapping[str, Any]) -> str:
-    """What a method does, its first paper and its cost."""
+    """Summarise a method with its first paper and its cost."""
     paper = re.split(r"[;,](?![^()]*\))", method["source"])[0]
     return f"{method['summary'].partition('. ')[0].rstrip('.')}. {paper}. {method['cost']}"
 
 
 def entry(method: Callable[..., Any]) -> dict[str, Any]:
-    """The description of a method, from its docstring and signature.
+    """Describe a method, from its docstring and signature.
 
     >>> from afterword.methods import reba
     >>> entry(reba)["options"][0]["name"], entry(reba)["options"][0]["default"]
@@ -102,14 +102,14 @@ def entry(method: Callable[..., Any]) -> dict[str, Any]:
 
 
 def _choices(hint: Any) -> list[str]:
-    """The strings that the literals of an annotation allow."""
+    """List the strings in the `Literal` types of an annotation."""
     if get_origin(hint) is Literal:
         return [choice for choice in get_args(hint) if isinstance(choice, str)]
     return [choice for part in get_args(hint) for choice in _choices(part)]
 
 
 def spelled(value: object) -> str:
-    """A default value as ``--method`` spells it.
+    """Spell a default value as ``--method`` does.
 
     >>> spelled(None), spelled(True), spelled("mean")
     ('none', 'true', 'mean')
@@ -120,7 +120,7 @@ def spelled(value: object) -> str:
 
 
 def described(method: Mapping[str, Any], width: int) -> list[str]:
-    """The lines of a description."""
+    """Format a description in lines."""
     lines = [method["name"]]
     for paragraph in (method["summary"], *method["notes"], f"Source: {method['source']}", f"Cost: {method['cost']}"):
         lines += wrapped(paragraph, width, "    ")
@@ -146,7 +146,7 @@ def inspect(model: Model, method: o.Method = None, as_json: o.AsJson = False) ->
 
 
 def facts(encoder: Encoder) -> dict[str, Any]:
-    """The properties of a loaded model."""
+    """List the properties of a loaded model."""
     from ..backbone.packed_linear import packed_layers
 
     f, backbone, tokenizer = encoder.backbone.facts, encoder.backbone, encoder.backbone.tokenizer
@@ -173,7 +173,7 @@ def facts(encoder: Encoder) -> dict[str, Any]:
 
 
 def suggestions(encoder: Encoder) -> list[dict[str, str]]:
-    """Methods that suit the model, as ``--method`` takes them, with the reason."""
+    """Suggest methods that suit the model, with the reason for each."""
     f = encoder.backbone.facts
     masked = encoder.backbone.tokenizer.hf.mask_token_id is not None
     ditto = "ditto" if f.heads >= 10 else f"ditto:head=1-{f.heads}"
@@ -195,7 +195,7 @@ def suggestions(encoder: Encoder) -> list[dict[str, str]]:
 
 
 def summary(report: Mapping[str, Any]) -> list[str]:
-    """The report in at most fifteen lines on a page of usual width."""
+    """Format the report as about fifteen lines."""
     steps = "".join(f", {step}" for step in report["post"])
     weights = "packed" if report["packed"] else "ordinary"
     rows = [

@@ -1,4 +1,4 @@
-"""Tables and paragraphs that fit a terminal of any width; Markdown tables where the output is a file or a pipe."""
+"""Tables and paragraphs that fit the terminal, and Markdown tables where the output is a file or a pipe."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def terminal() -> int | None:
 
 
 def wrapped(text: str, width: int, indent: str = "", first: str | None = None) -> list[str]:
-    """Lines of at most `width` characters that break between words, not at hyphens; a longer word is broken."""
+    """Wrap a text to lines of at most `width` characters, without breaking at hyphens."""
     head = indent if first is None else first
     return textwrap.wrap(text, width, initial_indent=head, subsequent_indent=indent, break_on_hyphens=False) or [head]
 
 
 def definitions(rows: Sequence[tuple[str, str]], width: int, indent: str = "") -> list[str]:
-    """Lines for names and their meanings, which are wrapped; a long name has its line."""
+    """Format names and their meanings in two columns; a long name gets a line of its own."""
     column = min(len(indent) + min(max(len(name) for name, _ in rows), LONGEST) + GAP, width // 2)
     lines: list[str] = []
     for name, meaning in rows:
@@ -51,7 +51,7 @@ def definitions(rows: Sequence[tuple[str, str]], width: int, indent: str = "") -
 
 
 def paragraph(text: str, width: int | None, indent: str = "") -> str:
-    """A text on one line; for a width, in lines that break between words."""
+    """Put a text on one line, or wrap it to a width."""
     return one_line(text) if width is None else "\n".join(wrapped(one_line(text), width, indent, ""))
 
 
@@ -71,7 +71,7 @@ class Column:
 
 
 def table(columns: Sequence[Column], width: int) -> list[str]:
-    """Lines of at most `width` cells. Scores that do not fit side by side follow in a second table.
+    """Format a table to lines of at most `width` cells. Scores that do not fit follow in a second table.
 
     >>> table([Column(["0.533", "-0.030"], "score"), Column(["a cat sat down", "no"], "text")], 20)
     [' 0.533  a cat sat d…', '-0.030  no']
@@ -87,7 +87,7 @@ def table(columns: Sequence[Column], width: int) -> list[str]:
 
 
 def measured(tables: Iterable[Measured], width: int) -> Iterator[str]:
-    """Lines of at most `width` cells for the tables of `afterword.papers`, with a blank line between two."""
+    """Format tables of `afterword.papers` to lines of at most `width` cells, with a blank line between tables."""
     for i, one in enumerate(tables):
         yield from [""] * (i > 0)
         yield from one.title
@@ -102,7 +102,7 @@ def measured(tables: Iterable[Measured], width: int) -> Iterator[str]:
 
 
 def laid_out(cells: Sequence[Sequence[str]], width: int | None) -> str:
-    """A table of names and scores: Markdown without a width, else lines of at most `width` cells.
+    """Format a table of names and scores: as Markdown without a width, else to lines of at most `width` cells.
 
     Args:
         cells: the header and the rows; the first cell of each is its name.
@@ -124,7 +124,7 @@ def _widest(column: Column) -> int:
 
 
 def _blocks(scores: Sequence[int], widths: Sequence[int], room: int) -> Iterator[list[int]]:
-    """Neighbouring columns that fit into the room together, at least one at a time; one empty block if none."""
+    """Group neighbouring columns into blocks that fit the width; without columns, yield one empty block."""
     block: list[int] = []
     for i in scores:
         if block and sum(widths[k] + GAP for k in [*block, i]) > room:

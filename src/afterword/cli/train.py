@@ -18,7 +18,7 @@ from .option_groups import Model, check_device, numbers, read_methods
 
 @dataclass(frozen=True)
 class Loss:
-    """The loss."""
+    """The loss and its options."""
 
     # fmt: off
     title: ClassVar = "Loss"
@@ -32,13 +32,13 @@ class Loss:
         "angle_emb).")] = "1,1,1"
     mini_batch: Annotated[int, Option(metavar="N", help="Texts per forward pass of cached_ranking.")] = 32
     matryoshka: Annotated[str | None, Option(metavar="N,N",
-        help="Also train the first N components of a vector to work alone.")] = None
+        help="Also train the first N components of each vector to work on their own (Matryoshka).")] = None
     # fmt: on
 
 
 @dataclass(frozen=True)
 class Trained:
-    """The weights that are trained."""
+    """The weights to train."""
 
     # fmt: off
     title: ClassVar = "LoRA and new layers"
@@ -61,7 +61,7 @@ class Trained:
 
 @dataclass(frozen=True)
 class Training:
-    """The course of the training."""
+    """The training schedule."""
 
     # fmt: off
     title: ClassVar = "Training"
@@ -138,7 +138,7 @@ def train(
     from ..train import train as run
 
     check_device(device)
-    with interruptible(lambda: kept(out)):
+    with interruptible(lambda: checkpoint_note(out)):
         run(
             model, rows, out, dev=scored, settings=settings, resume=training.resume,
             keep_adapter=trained.keep_adapter, device=device, trust_remote_code=trust_remote_code,
@@ -149,8 +149,8 @@ def train(
     return 0
 
 
-def kept(out: Path) -> str:
-    """What an interrupted run keeps, and how to resume it."""
+def checkpoint_note(out: Path) -> str:
+    """Say which checkpoint an interrupted run keeps, and how to resume it."""
     from ..train.settings import Place
 
     last = Place(out).last()
@@ -160,7 +160,7 @@ def kept(out: Path) -> str:
 
 
 def summary(out: Path) -> str:
-    """The last line of a finished run: its number of steps and its best score."""
+    """Summarise a finished run: its number of steps and its best score."""
     from ..train.settings import Place
 
     done = (Place(out).record() or {})["finished"]

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Data:
-    """What the choice is made on: scored pairs, or texts."""
+    """The data to tune on: scored pairs, or texts."""
 
     # fmt: off
     title: ClassVar = "Input"
@@ -30,14 +30,14 @@ class Data:
         help="Development pairs with human scores: a .jsonl, .csv, .tsv (these may be gzipped) or .parquet file with "
         "sentence1, sentence2 and score.")] = None
     test: Annotated[list[Path] | None, Option(metavar="FILE",
-        help="Test pairs: only the chosen recipe and the default are scored on them. May be repeated."),
+        help="Test pairs: they score the chosen recipe and the default, and choose nothing. May be repeated."),
     ] = None
     texts: Annotated[Path | None, Option(metavar="FILE",
-        help="Instead of --dev: texts without scores. The attention head for Ditto is chosen by its correlation with "
+        help="Instead of --dev: texts without scores. They choose Ditto's attention head, by its correlation with "
         "TF-IDF.")] = None
     labels: Annotated[Literal["none"] | None, Option(metavar="none",
-        help="Instead of --dev: there are no scores. A layer is chosen by a measure of its vectors of --input's "
-        "texts.")] = None
+        help="Instead of --dev: choose a layer without scores, by a measure of its vectors for the texts of "
+        "--input.")] = None
     input: o.Input = None
     criterion: Annotated[Literal["dataset_entropy", "dimension", "prompt_entropy", "curvature"], Option(metavar="NAME",
         help="With --labels none, the measure that chooses: dataset_entropy, dimension, prompt_entropy or "
@@ -45,7 +45,7 @@ class Data:
     # fmt: on
 
     def __post_init__(self) -> None:
-        """Raise typer.BadParameter unless there is one source."""
+        """Raise typer.BadParameter unless exactly one kind of data is passed."""
         if [self.dev, self.texts, self.labels].count(None) != 2:
             raise typer.BadParameter(
                 "pass one of --dev, --texts (without scores) and --labels none", param_hint="--dev"
@@ -83,7 +83,7 @@ class Recipes:
     # fmt: on
 
     def grid(self) -> Grid:
-        """The recipes to try.
+        """Build the grid of recipes.
 
         Raises:
             MethodError: a template or a step is unknown.
@@ -168,7 +168,7 @@ def tune(
 
 
 def draw_heads(heads: HeadMap, model: str, plot: Path, dark: bool) -> None:
-    """Draw the scores of all heads, or without scores their correlations with TF-IDF."""
+    """Draw the scores of all heads, or their correlations with TF-IDF if there are no scores."""
     from ..methods import spelled_head
     from ..papers import figure
     from ..papers.importance import plot_heads
