@@ -56,12 +56,6 @@ def test_plain_chunks_are_embedded_by_themselves(run: Run, llama: Path, encoder:
     assert np.isnan(made[3]).all() and close(np.delete(made, 3, 0), np.concatenate([w[0] for w in wanted]), 1e-5)
 
 
-def test_plain_chunks_by_several_methods(run: Run, llama: Path):
-    ended = run("embed", "-m", llama, "--method", "echo", "--method", "classical", "--chunk", "sentences", "One. Two.")
-    assert ended.code == 0 and [len(row["echo"]) for row in ended.rows] == [64, 64]
-    assert [row["text"] for row in ended.rows] == ["One.", "Two."]
-
-
 def test_a_file_of_chunks_is_searched_and_equal_texts_stay_apart(run: Run, llama: Path, rows: Path, tmp_path: Path):
     out = tmp_path / "out.parquet"
     run(*command(llama, rows, "--chunk", "sentences", "--late", "-o", out))

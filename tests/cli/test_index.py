@@ -126,9 +126,7 @@ def test_kept_values_change_and_columns_are_added_without_embedding(indexed: Ind
     assert indexed.run("search", indexed.folder, "bank", "--by", "text", "--where", "channel = 'letter'").code == 0
 
 
-@pytest.mark.parametrize(
-    "words", [("--method", "echo"), ("--chunk", "8"), ("--late", "--chunk", "8"), ("--id", "body")]
-)
+@pytest.mark.parametrize("words", [("--method", "echo"), ("--chunk", "8"), ("--id", "body")])
 def test_another_encoder_or_setting_is_refused(indexed: Indexed, words: tuple[str, ...]):
     indexed(ROWS)
     ended = indexed(ROWS, *words)
@@ -171,23 +169,6 @@ def test_it_is_the_index_of_the_texts(run: Run, gpt2: Path, tmp_path: Path, outp
     again = run("index", tmp_path / "b", *usual, *columns, "--from", vectors)
     assert again.code == 1 and "0 embedded, 2 known" in again.err and again.last.startswith("2 rejected")
     assert "0 embedded, 2 known" in run("index", tmp_path / "b", *usual, *columns, "-i", tmp_path / "t.csv").err
-
-
-def test_stored_vectors_that_cannot_be_used_are_named(run: Run, gpt2: Path, tmp_path: Path):
-    (tmp_path / "t.csv").write_text(STORED)
-    classical, path, index = ("-m", gpt2, "--method", "classical"), tmp_path / "v.parquet", tmp_path / "a"
-    assert run("index", index, *classical, "-i", tmp_path / "t.csv").code == 1
-    ended = run("index", tmp_path / "b", *classical, "--from", index)
-    assert ended.code == 2 and str(index) in ended.last
-    run("embed", "-m", gpt2, "--method", "echo", "-i", tmp_path / "t.csv", "-o", path)
-    ended = run("index", tmp_path / "b", *classical, "--from", path)
-    assert ended.code == 2 and str(path) in ended.last
-    pq.write_table(pq.read_table(path).slice(1, 1), path)
-    ended = run("index", tmp_path / "b", "-m", gpt2, "--method", "echo", "--from", path)
-    assert ended.code == 2 and "1 rejected" in ended.last and not (tmp_path / "b" / "rows.lance").exists()
-    run("embed", *classical, "--chunk", "4", "-i", tmp_path / "t.csv", "-o", path, "--overwrite")
-    ended = run("index", tmp_path / "b", *classical, "--from", path)
-    assert ended.code == 2 and "--chunk" in ended.last
 
 
 def test_a_jobs_kept_columns_are_taken_and_a_daily_update_adds_one(run: Run, gpt2: Path, tmp_path: Path):

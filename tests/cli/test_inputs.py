@@ -7,32 +7,11 @@ import pytest
 from tests.cli.conftest import Run
 
 from afterword.cli.option_groups import Form
-from afterword.files.lines import JsonLinesReader, ListedReader
-from afterword.jobs.rows import items_of
 
 
 def test_a_text_may_look_like_a_file_that_is_not_there():
     texts = ["none.txt", "a" * 5000 + ".txt", "\0.txt"]
     assert [record.fields["text"] for record in Form().open(None, texts)] == texts
-
-
-def test_a_row_keeps_its_own_text_and_values(tmp_path: Path):
-    rows = (
-        b'{"text": "  ", "id": 1}\n{"text": 5, "id": "\\ud800"}\n{"text": "a\\u0000", "id": {"a": ["\\ud800"]}}\n[]\n'
-    )
-    (tmp_path / "in.jsonl").write_bytes(rows)
-    with (tmp_path / "in.jsonl").open("rb") as stream:
-        found = list(items_of(JsonLinesReader(stream), keep=["id"]))
-    assert [(item.text, item.kept) for item in found] == [
-        ("  ", {"id": 1}), (None, {"id": None}), ("a\0", {"id": None}), (None, {})
-    ]  # fmt: skip
-    assert [item.problem for item in found] == [
-        "is blank", "is not a string but a number", "holds a NUL character at position 1: remove it",
-        "is a JSON array, not an object or a string",
-    ]  # fmt: skip
-    assert [item.problem for item in items_of(ListedReader(["a"], {"id": "\ud800"}), keep=["id"])] == [
-        "'id' holds a lone surrogate"
-    ]
 
 
 def test_how_a_file_is_written_can_be_said(run: Run, gpt2: Path, tmp_path: Path):
@@ -53,9 +32,6 @@ def test_how_a_file_is_written_can_be_said(run: Run, gpt2: Path, tmp_path: Path)
     [
         ("a.csv", b"text\na\n", ["--delimiter", ";;"], "';;'"),
         ("a.csv", b"text\na\n", ["--encoding", "cp12522"], "'cp12522'"),
-        ("a.csv", b"id,body\n1,b\n", [], "'text'"),
-        ("a.csv", b"text\na\xe9\n", [], "0xe9"),
-        ("a.csv.gz", b"text\na\n", [], "a.csv.gz"),
         ("a.csv", None, [], "a.csv is a folder"),
         ("a.txt", b" \n\n", [], "2 of 2 rejected"),
     ],
@@ -68,13 +44,6 @@ def test_a_file_that_cannot_be_read_is_one_line(
     ended = run("embed", "-m", gpt2, "--method", "classical", "-i", path, "-o", out, *options)
     assert ended.code == 2 and value in ended.last and len(ended.err.splitlines()) == 1
     assert not out.exists()
-
-
-def test_if_no_row_can_be_embedded_an_older_output_stays(run: Run, gpt2: Path, tmp_path: Path):
-    (tmp_path / "a.txt").write_text("\n")
-    (tmp_path / "out.npy").write_bytes(b"older")
-    run("embed", "-m", gpt2, "--method", "classical", "-i", tmp_path / "a.txt", "-o", tmp_path / "out.npy")
-    assert (tmp_path / "out.npy").read_bytes() == b"older"
 
 
 def test_an_empty_file_is_a_warning(run: Run, gpt2: Path, tmp_path: Path):

@@ -9,7 +9,6 @@ import pyarrow.parquet as pq
 import pytest
 from tests.agreement import close
 from tests.cli.conftest import Run
-from tests.killed import forked
 
 from afterword import Encoder
 from afterword.errors import TextsUnknown
@@ -22,10 +21,7 @@ GOOD = [0, 2, 3, 4]
 
 @pytest.fixture
 def rows(tmp_path: Path) -> Path:
-    return texts(tmp_path / "in.jsonl")
-
-
-def texts(file: Path) -> Path:
+    file = tmp_path / "in.jsonl"
     file.write_text("".join(json.dumps({"id": i, "text": t}) + "\n" for i, t in enumerate(TEXTS)))
     return file
 
@@ -37,16 +33,6 @@ def command(llama: Path, rows: Path, folder: Path, *more: object) -> list[object
 def files(folder: Path) -> dict[str, bytes]:
     names = [*(folder / "shards").glob("*.parquet"), folder / "rejects.jsonl"]
     return {str(path.relative_to(folder)): path.read_bytes() for path in names}
-
-
-@pytest.fixture(scope="module")
-def unbroken(llama: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[int, dict[str, bytes]]:
-    """How many calls an unbroken run makes, and the files that it leaves."""
-    folder = tmp_path_factory.mktemp("unbroken")
-    texts(folder / "in.jsonl")
-    code, calls = forked(command(llama, folder / "in.jsonl", folder / "job"), folder / "log")
-    assert code == 1 and len(calls) > 15
-    return len(calls), files(folder / "job")
 
 
 def test_status_verify_and_join(run: Run, llama: Path, rows: Path, tmp_path: Path) -> None:
@@ -72,26 +58,6 @@ def test_status_verify_and_join(run: Run, llama: Path, rows: Path, tmp_path: Pat
     changed = run(*words, "--normalize")
     assert changed.code == 2 and "--normalize" in changed.err
     assert run(*words, "--normalize", "--overwrite").code == 1 and files(folder) != before
-
-
-@pytest.mark.parametrize(
-    ("by", "step"),
-    [
-        pytest.param(signal.SIGKILL, 1, marks=pytest.mark.soak), (signal.SIGKILL, 6), (signal.SIGTERM, 11),
-        (signal.SIGINT, 13),
-    ],
-)  # fmt: skip
-def test_killed_between_any_two_steps(
-    run: Run, llama: Path, unbroken: tuple[int, dict[str, bytes]], tmp_path: Path, by: int, step: int
-) -> None:
-    runs, log = tmp_path / "runs", tmp_path / "runs" / "log"
-    runs.mkdir()
-    texts(runs / "in.jsonl")
-    for at in range(0, unbroken[0], 11) if step == 1 else [step]:
-        words = command(llama, runs / "in.jsonl", runs / f"job{at}")
-        code, _ = forked(words, log, at, by)
-        assert code == (-signal.SIGKILL if by == signal.SIGKILL else 130), log.read_text()
-        assert run(*words).code == 1 and files(runs / f"job{at}") == unbroken[1], at
 
 
 def test_the_command_and_python_resume_each_other_and_code_is_not_trusted(
@@ -125,12 +91,11 @@ def test_options_that_need_a_folder_and_the_reverse(run: Run, llama: Path, rows:
         assert ended.code == 2 and "job.json" in ended.err
 
 
-@pytest.mark.parametrize("place", ["jobs.rows.files_of", "jobs.rows.Inputs.kinds", "jobs.job.Job.create"])
 def test_an_interruption_at_the_start_of_a_resumed_run_says_what_is_kept(
-    run: Run, llama: Path, rows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+    run: Run, llama: Path, rows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert run(*command(llama, rows, tmp_path / "job")).code == 1
-    monkeypatch.setattr(f"afterword.{place}", lambda *_, **__: signal.raise_signal(signal.SIGINT))
+    monkeypatch.setattr("afterword.jobs.rows.files_of", lambda *_, **__: signal.raise_signal(signal.SIGINT))
     ended = run(*command(llama, rows, tmp_path / "job"))
     assert ended.code == 130 and f"5 rows kept in {tmp_path / 'job'}" in ended.last
 
@@ -141,13 +106,11 @@ def test_a_dry_run_writes_nothing(run: Run, llama: Path, rows: Path, tmp_path: P
     assert not (tmp_path / "job").exists()
 
 
-def test_workers_write_the_same_bytes(
-    run: Run, llama: Path, rows: Path, unbroken: tuple[int, dict[str, bytes]], tmp_path: Path
-) -> None:
-    """One that starts as a program of its own; tests/jobs has two, of which one or both are killed."""
+def test_workers_write_the_same_bytes(run: Run, llama: Path, rows: Path, tmp_path: Path) -> None:
+    assert run(*command(llama, rows, tmp_path / "alone")).code == 1
     ended = run(*command(llama, rows, tmp_path / "job", "--workers", 1, "--threads", 1))
     assert ended.code == 1 and "5 rows in" in ended.err, ended.err
-    assert files(tmp_path / "job") == unbroken[1]
+    assert files(tmp_path / "job") == files(tmp_path / "alone")
 
 
 def test_unknown_texts_of_all_shards_are_reported_at_the_end(run: Run, bert: Path, tmp_path: Path) -> None:

@@ -42,22 +42,6 @@ def test_columns_of_a_table_are_strings(run: Run, model: Path, tmp_path: Path, k
     ]
 
 
-def test_values_of_json_are_kept(run: Run, model: Path, tmp_path: Path):
-    values = [7, 2**70, 1.5, True, None, "é", {"a": [1, None]}, float("nan"), "\ud800"]
-    source = tmp_path / "in.jsonl"
-    source.write_text("".join(json.dumps({"text": "a", "x": x, "y": i}) + "\n" for i, x in enumerate(values)))
-    assert embed(run, model, "-i", source, "-o", tmp_path / "out.jsonl", "--keep", "x", "--keep", "y").code == 1
-    rows = kept(tmp_path / "out.jsonl")
-    assert [row["x"] for row in rows] == [*values[:-2], None, None] and [row["y"] for row in rows] == [*range(9)]
-    assert [row["vector"] for row in rows] == [True] * 8 + [False]
-    told = json.loads((tmp_path / "out.jsonl.rejects.jsonl").read_text())
-    assert told == {"row": 8, "line": 9, "reason": "'x' holds a lone surrogate"}
-    assert embed(run, model, "-i", source, "-o", tmp_path / "out.parquet", "--keep", "x").code == 1
-    assert [row["x"] for row in kept(tmp_path / "out.parquet")] == [
-        "7", str(2**70), "1.5", "true", None, "é", '{"a": [1, null]}', None, None
-    ]  # fmt: skip
-
-
 COLUMNS = {
     "id": pa.array([1, None], pa.uint64()),
     "at": pa.array([1, 1234567890123456789], pa.timestamp("ns", "UTC")),

@@ -1,4 +1,4 @@
-"""``--method @file.py:name`` at every verb that takes a method."""
+"""``--method @file.py:name``."""
 
 import json
 import sys
@@ -78,21 +78,3 @@ def test_an_edited_method_is_evaluated_again(run: Run, model: Path, mine: str, t
     edited = run(*spec)
     assert edited.code == 2 and "pairs.json" in edited.err and "--overwrite" in edited.err
     assert "1/1 pairs: mine:early: " in run(*spec, "--overwrite").err
-
-
-def test_analyse_and_train(run: Run, model: Path, mine: str, tmp_path: Path):
-    for module in ("sentence_transformers", "peft", "datasets"):
-        pytest.importorskip(module, reason="the extra train is not installed")
-    (tmp_path / "texts.txt").write_text("\n".join(TEXTS) + "\n")
-    ended = run("analyse", "dependency", "-m", model, "--method", mine, "-i", tmp_path / "texts.txt")
-    assert ended.code == 0, ended.err
-    rows, out = tmp_path / "rows.jsonl", tmp_path / "trained"
-    rows.write_text("".join(json.dumps({"anchor": f"the {w}", "positive": f"a {w}"}) + "\n" for w in "cat dog".split()))
-    train = ("train", "-m", model, "--data", rows, "--out", out, "--rank", 2, "--steps", 1, "--batch-size", 2)
-    ended = run(*train, "--method", mine, "--no-progress")
-    assert ended.code == 0, ended.err
-    vectors = Encoder.load(out).encode(list(TEXTS))
-    forget()
-    assert "@mine.py:NAME" in run("embed", "-m", out, *TEXTS).last
-    again = run("embed", "-m", out, "--method", mine, *TEXTS)
-    assert np.allclose(array(again.rows), vectors, rtol=1e-5)

@@ -1,6 +1,5 @@
-"""Promise 3 (nothing finished is lost): a run that was killed is resumed, and gives the file of an unbroken one."""
+"""Promise 3 (nothing finished is lost): a killed run resumes, and writes the file of an unbroken one."""
 
-import json
 import re
 import signal
 from collections.abc import Iterator
@@ -8,7 +7,6 @@ from pathlib import Path
 
 import pytest
 from tests.cli.conftest import Run
-from tests.disk import disk_of
 from tests.killed import forked
 from tests.tiny import tiny
 
@@ -125,7 +123,7 @@ POINTS = ["at the start", "in a shard", "after a shard", "in the join", "before 
 
 
 @pytest.mark.parametrize("point", POINTS)
-def test_a_killed_run_goes_on(
+def test_a_killed_run_resumes(
     model: Path, unbroken: dict[str, Unbroken], tmp_path: Path, embedded: list[str], point: str
 ):
     kind = KINDS[POINTS.index(point) % 3]
@@ -167,50 +165,22 @@ def test_an_interruption_before_the_first_shard_leaves_nothing(
     assert run(*command.words).code == 130 and command.files == ["in.txt"]
 
 
-@pytest.mark.parametrize("kind", ["npy", "jsonl"])
-def test_a_disk_that_is_full_in_the_join(run: Run, model: Path, tmp_path: Path, embedded: list[str], kind: str):
-    """The shards fit, and the joined file does not."""
-    texts = TEXTS * 40
-    command = Command(model, tmp_path, kind, texts=texts)
-    with disk_of(100_000):
-        ended = run(*command.words)
-    assert ended.code == 2 and ended.out == "" and f"1,040 rows kept in {command.job}" in ended.last
-    embedded.clear()
-    assert run(*command.words).code == 1 and not embedded
-
-
 def test_a_different_setting_or_input_is_refused_by_its_name(
     run: Run, model: Path, unbroken: dict[str, Unbroken], tmp_path: Path, embedded: list[str]
 ):
     command = Command(model, tmp_path, "npy")
     assert command.forked(unbroken["npy"].shards[3])[0] == -signal.SIGKILL and command.finished == [0, 1, 2]
-    other = tiny("bert", tmp_path / "other")
     for words, named in (
-        ([*command.words, "--normalize"], "--normalize"), ([*command.words, "--max-length", 9], "--max-length 9"),
-        ([*command.words, "--window", 5], f"--window {WINDOW}"), ([*command.words, "-m", other], f"--model {model}"),
+        ([*command.words, "--max-length", 9], "--max-length 9"),
+        ([*command.words, "--window", 5], f"--window {WINDOW}"),
         (["echo" if word == "classical" else word for word in command.words], "--method classical"),
     ):  # fmt: skip
         ended = run(*words)
         assert ended.code == 2 and named in ended.err and str(command.job) in ended.err, ended.err
-    for texts in ([*TEXTS[:6], "another text", *TEXTS[7:]], TEXTS[:10], [*TEXTS[:3], "", *TEXTS[3:]]):
-        command.write(texts)
-        ended = run(*command.words)
-        assert ended.code == 2 and f"{command.source} has changed" in ended.last
+    command.write(TEXTS[:10])
+    ended = run(*command.words)
+    assert ended.code == 2 and f"{command.source} has changed" in ended.last
     assert command.finished == [0, 1, 2] and not embedded
     command.write(TEXTS)
     assert run(*command.words, "--overwrite").code == 1 and embedded == missing(3)
-    (tmp_path / "other").rename(tmp_path / "log-other")
     unbroken["npy"].check(command)
-
-
-@pytest.mark.parametrize("kind", ["jsonl", "parquet"])
-def test_words_go_on_too(run: Run, model: Path, tmp_path: Path, kind: str):
-    source = tmp_path / "in.jsonl"
-    source.write_text("".join(json.dumps({"text": f"the bank {i}", "words": ["bank", "the"]}) + "\n" for i in range(9)))
-    words = ["words", "-m", model, "--method", "classical", "-i", source, "--window", 4, "-o"]
-    assert run(*words, tmp_path / f"unbroken.{kind}").code == 0
-    code, calls = forked([*words, tmp_path / f"out.{kind}"], tmp_path / "log", 14)
-    assert code == -signal.SIGKILL and any("shards" in call for call in calls)
-    ended = run(*words, tmp_path / f"out.{kind}")
-    assert ended.code == 0 and "rows done before" in ended.err
-    assert (tmp_path / f"out.{kind}").read_bytes() == (tmp_path / f"unbroken.{kind}").read_bytes()

@@ -64,12 +64,6 @@ def test_equal_texts_are_compared_once(run: Run, gpt2: Path):
     assert pair["similarity"]["vector"] == found["similarity"]["vector"][0][1]
 
 
-@pytest.mark.parametrize("words", [("dog",), (" ",), ("--centre", *TEXTS[:2])])
-def test_what_cannot_be_compared(run: Run, gpt2: Path, words: tuple[str, ...]):
-    ended = run("similar", "-m", gpt2, "--method", "classical", *words)
-    assert ended.code == 2 and ended.out == "" and ended.last.startswith("error: ")
-
-
 def centred(*sides: np.ndarray) -> np.ndarray:
     mean = np.concatenate(sides).astype(np.float64).mean(0)
     one, other = ((side - mean) / np.linalg.norm(side - mean, axis=1, keepdims=True) for side in (sides[0], sides[-1]))
