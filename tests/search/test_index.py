@@ -1,6 +1,5 @@
 """An index is opened as it was made, anything else is refused by name; its words are found in any script."""
 
-import os
 import shutil
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from tests.search.rows import PROBES, info, made, random_vectors
 
 from afterword.errors import DataError, MissingDataset
 from afterword.search import index as module
-from afterword.search.index import COLUMNS, TABLE, VECTOR, Index, exists, schema_of, writing
+from afterword.search.index import TABLE, VECTOR, Index, exists, writing
 
 TEXTS = ["the bank of the river", "银行昨天提高了利率", "running water", "café society", "the red fox", "猫坐在垫子上"]
 
@@ -28,10 +27,6 @@ def test_rows_and_what_made_them_come_back(tmp_path: Path):
     assert np.allclose([row[VECTOR] for row in rows], random_vectors(2))
     assert (opened.rows, opened.kept) == (2, []) and np.array_equal(opened.info.probes, PROBES)  # type: ignore[arg-type]
     assert {**vars(opened.info), "probes": 0} == {**vars(info(**{**settings, "chunking": ""})), "probes": 0}
-
-
-def test_kept_columns_are_before_the_vector():
-    assert schema_of(info(), {"n": pa.int64(), "m": "json"}).names == [*COLUMNS[:-1], "n", "m", VECTOR]
 
 
 def words(index: Index, query: str) -> list[str]:
@@ -99,10 +94,3 @@ def test_one_process_writes_at_a_time_and_leaves_no_empty_folder(tmp_path: Path)
     with writing(tmp_path / "a"), pytest.raises(DataError, match="another process"), writing(tmp_path / "a"):
         pass
     assert not (tmp_path / "a").exists()
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="root writes to read-only folders")
-def test_a_folder_that_cannot_be_written(tmp_path: Path):
-    tmp_path.chmod(0o500)
-    with pytest.raises(DataError, match="cannot be written"):
-        Index.create(tmp_path / "a", info())

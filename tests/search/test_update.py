@@ -51,8 +51,7 @@ def chunks(line: int, text: str, id: str = "a") -> list[Item]:
     """The words of a text as its chunks."""
     spans = [(text.index(word), text.index(word) + len(word)) for word in text.split()]
     return [
-        Item(line, text[a:b], None, ChunkPlace(number, (a, b), "", text), {"id": id})
-        for number, (a, b) in enumerate(spans)
+        Item(line, text[a:b], None, ChunkPlace(number, (a, b), text), {"id": id}) for number, (a, b) in enumerate(spans)
     ]
 
 

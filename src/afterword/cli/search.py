@@ -38,7 +38,7 @@ JudgedQueries = Annotated[Path | None, Option("--queries", metavar="FILE",
     help="Measure the index by this .jsonl, .csv, .tsv or .parquet file of queries, with an id (_id or id) and a text "
     "in each row: print nDCG@10, recall@10 and MRR@10 by the judgements of --qrels.")]
 Qrels = Annotated[Path | None, Option("--qrels", metavar="FILE",
-    help="Relevance judgements: BEIR's columns query-id, corpus-id and score, or TREC's four columns. A document with "
+    help="Relevance judgements: BEIR's columns query-id, corpus-id and score. A document with "
     "a score above 0 is relevant.")]
 Top = Annotated[int, Option("--top", min=1, max=1_000_000, metavar="N", help="Number of rows of a query.")]
 SearchBy = Annotated[By | None, Option("--by", metavar="BY",

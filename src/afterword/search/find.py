@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
@@ -14,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import BadRow, DataError, InputError
-from ..files.lines import TEXT
-from ..files.read import TABLES, format_of, open_rows, open_texts
+from ..files.read import open_rows
 from .index import COLUMNS, METRIC, VECTOR, Index, first_line, reported
 
 By = Literal["hybrid", "vector", "text"]
@@ -27,6 +25,16 @@ REFINE = 10  # times the requested rows are compared by their exact vectors
 LEAST = 40  # rows that are read at least: hybrid fuses the ranks of this many rows of each list
 SCORES: dict[By, str] = {"vector": "_distance", "text": "_score", "hybrid": "_relevance_score"}
 """LanceDB's column of scores."""
+
+STOP_WORDS = frozenset(
+    "i me my myself we our ours ourselves you your yours yourself yourselves he him his himself she her hers herself "
+    "it its itself they them their theirs themselves what which who whom this that these those am is are was were be "
+    "been being have has had having do does did doing can could may might must shall should will would ought a an the "
+    "and but if or because as until while of at by for with about against between into through during before after "
+    "above below to from up down in out on off over under again further then once here there when where why how all "
+    "any both each few more most much many other some such no nor not only own same so than too very just".split()
+)
+"""English words that say nothing of a text's subject. A text index keeps them: see `Index.create`."""
 
 METRICS = ("nDCG@10", "recall@10", "MRR@10")
 CUT = 10
@@ -79,13 +87,7 @@ class Search:
 
 @dataclass(frozen=True)
 class Result:
-    """The hits of a query, the best first.
-
-    Attributes:
-        query: its text.
-        hits: at most `Search.top`.
-        matched: whether a search by words, alone or in a hybrid one, matched any row.
-    """
+    """The hits of a query, the best first; and whether any row has one of its words (always, by vector)."""
 
     query: str
     hits: list[Hit]
@@ -93,11 +95,7 @@ class Result:
 
 
 def check_where(index: Index, where: str) -> None:
-    """Check a condition before a model is loaded.
-
-    Raises:
-        DataError: LanceDB refuses it, for example for a column that does not exist.
-    """
+    """Check a condition before a model is loaded; raises DataError if LanceDB refuses it."""
     try:
         index.table.search().where(f"({where})").select(["id"]).limit(1).to_arrow()
     except (ValueError, RuntimeError, OSError) as e:
@@ -122,12 +120,8 @@ def find(index: Index, texts: Sequence[str], vectors: Vectors | None, search: Se
 
     Raises:
         InputError: a query is blank, or has no vector.
-        DataError: LanceDB refuses `where`.
     """
-    search = search or Search()
-    if search.where is not None:
-        check_where(index, search.where)
-    results = []
+    search, results = search or Search(), []
     for i, text in enumerate(texts):
         if not text.strip():
             raise InputError(f"query {i + 1} is blank: write what to search for")
@@ -159,7 +153,7 @@ def _rows(index: Index, text: str, vector: Vectors | None, search: Search, count
     from lancedb.query import MatchQuery
     from lancedb.rerankers import RRFReranker
 
-    words = MatchQuery(text, "text")  # a string in quotes would be a phrase
+    words = MatchQuery(_without_stop_words(index, text), "text")  # a string in quotes would be a phrase
     by = search.by
     if by == "text":
         query: Any = index.table.search(words, query_type="fts")
@@ -181,6 +175,14 @@ def _rows(index: Index, text: str, vector: Vectors | None, search: Search, count
     return rows
 
 
+def _without_stop_words(index: Index, text: str) -> str:
+    """A query to an English index without its stop words, which match rows on any subject."""
+    if index.info.language != "English":
+        return text
+    words = [word for word in text.split() if word.casefold().strip(".,;:!?'\"()") not in STOP_WORDS]
+    return " ".join(words) or text
+
+
 def _columns(index: Index) -> list[str]:
     return [name for name in index.table.schema.names if name not in (VECTOR, "hash")]
 
@@ -193,11 +195,10 @@ def _hit(index: Index, row: Mapping[str, Any], by: By) -> Hit:
 
 @dataclass(frozen=True)
 class JudgedQueries:
-    """Queries by which an index is measured.
+    """Queries by which an index is measured: those with a relevant document.
 
     Attributes:
-        queries: the texts of the queries with a relevant document, by their ids.
-        qrels: their judgements.
+        queries, qrels: their texts and judgements, by their ids.
         skipped: the number of queries without a relevant document.
         missing: the judged documents that the index does not hold.
     """
@@ -209,17 +210,10 @@ class JudgedQueries:
 
     @classmethod
     def read(cls, index: Index, queries: Path, qrels: Path) -> JudgedQueries:
-        """Read the queries that have a relevant document, and look for the judged documents in an index.
-
-        Args:
-            index: the index.
-            queries: a .jsonl, .csv, .tsv or .parquet file with an id and a text in each row.
-            qrels: a file of these formats with BEIR's columns query-id, corpus-id and score; or a file with another
-                ending and TREC's four columns: query, 0, document, score.
+        """Read a table of queries with id and text, and one of judgements with query-id, corpus-id and score.
 
         Raises:
-            MissingDataset: there is no such file.
-            DataError: a row cannot be read, or the files and the index do not fit together.
+            DataError: a row cannot be read, there are no rows, or the files and the index do not fit together.
         """
         texts, judged = read_queries(queries), read_qrels(qrels)
         relevant = {id: judged[id] for id in texts if max(judged.get(id, {}).values(), default=0) > 0}
@@ -241,22 +235,14 @@ class JudgedQueries:
 
 
 def read_queries(path: Path) -> dict[str, str]:
-    """Read queries by their ids; the file is as for `JudgedQueries.read`.
-
-    Raises:
-        DataError: a row cannot be read, or there are no rows.
-    """
+    """Read the texts of queries by their ids; file and errors are those of `JudgedQueries.read`."""
     return {id: text for _, (id, text) in _read_rows(path, QUERY_COLUMNS)}
 
 
 def read_qrels(path: Path) -> Qrels:
-    """Read relevance judgements; the file is as for `JudgedQueries.read`.
-
-    Raises:
-        DataError: a row cannot be read, or there are no rows.
-    """
+    """Read relevance judgements; file and errors are those of `JudgedQueries.read`."""
     qrels: Qrels = {}
-    for line, (query, document, score) in _read_rows(path, QRELS_COLUMNS) if format_of(path) in TABLES else _trec(path):
+    for line, (query, document, score) in _read_rows(path, QRELS_COLUMNS):
         try:
             qrels.setdefault(query, {})[document] = float(score)
         except ValueError:
@@ -282,33 +268,15 @@ def _read_rows(path: Path, columns: Sequence[Sequence[str]]) -> Iterator[tuple[i
         raise DataError(f"{path} has no rows")
 
 
-def _trec(path: Path) -> Iterator[tuple[int, list[str]]]:
-    with closing(open_texts(path, io.BytesIO(), kind="txt")) as reader:
-        for record in reader:
-            cells = str((record.fields or {}).get(TEXT, "")).split()
-            if cells and len(cells) != 4:
-                raise BadRow(path, record.line, f"has {len(cells)} columns, not TREC's four: query 0 document score")
-            if cells:
-                yield record.line, [cells[0], *cells[2:]]
-
-
 def measure(index: Index, judged: JudgedQueries, vectors: Vectors | None, search: Search) -> dict[str, float]:
     """Search for each query, and compare the documents of the first ten hits with the judgements.
 
     The metrics are trec_eval's: nDCG with the relevance as the gain (K. Järvelin and J. Kekäläinen, TOIS 20(4), 2002),
-    recall, and the reciprocal rank. Of a chunked document, the best chunk counts.
-
-    Args:
-        index: the index.
-        judged: the q queries.
-        vectors: (q, D), from `Encoder.encode_query`; None for a search by text.
-        search: the settings; `top` and `each` have no effect.
+    recall, and the reciprocal rank. Of a chunked document, the best chunk counts. Arguments and errors are those of
+    `find`; `Search.top` and `Search.each` have no effect.
 
     Returns:
         The mean of each of `METRICS` over the queries, between 0 and 1.
-
-    Raises:
-        InputError, DataError: as `find` does.
     """
     discounts = 1 / np.log2(np.arange(2, CUT + 2))
     results = find(index, list(judged.queries.values()), vectors, replace(search, top=CUT, each=True))

@@ -25,21 +25,12 @@ WORD = re.compile("[\u3040-\u30ff\u3400-\u9fff]+|[^\\W\\d_]+")
 
 
 def unit(vectors: ArrayLike) -> Vectors:
-    """Scale vectors (n, D) to length 1, in float32; a vector of zeros stays.
-
-    Raises:
-        InputError: they are not a table.
-
-    >>> unit([[3, 4], [0, 0]]).round(3).tolist()
-    [[0.6000000238418579, 0.800000011920929], [0.0, 0.0]]
-    """
+    """Scale vectors (n, D) to length 1, in float32; a vector of zeros stays. Raises InputError for another shape."""
     scaled = np.array(vectors, np.float32)
     if scaled.ndim != 2:
-        raise InputError(f"vectors have the shape (n, D), not {scaled.shape}")
-    for start in range(0, len(scaled), BLOCK):
-        part = scaled[start : start + BLOCK]
-        lengths = np.linalg.norm(part.astype(np.float64), axis=1)
-        part /= np.where(lengths > 0, lengths, 1)[:, None]
+        raise InputError(f"vectors have the shape {scaled.shape}: pass (n, D)")
+    lengths = np.sqrt(np.einsum("nd,nd->n", scaled, scaled, dtype=np.float64))
+    scaled /= np.where(lengths > 0, lengths, 1)[:, None]
     return scaled
 
 
@@ -187,7 +178,7 @@ def _fitted(rows: Vectors, k: int, seed: int) -> tuple[Rows, Vectors]:
 
 
 def _silhouette(rows: Vectors, labels: Rows, seed: int) -> float:
-    """The mean silhouette of at most `SAMPLE` rows; -1, the worst, if all are in one cluster or each in its own."""
+    """The mean silhouette of at most `SAMPLE` rows; -1, the worst, where it is not defined."""
     from sklearn.metrics import silhouette_score
 
     chosen = np.sort(np.random.default_rng(seed).permutation(len(rows))[:SAMPLE])

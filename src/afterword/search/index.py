@@ -62,13 +62,7 @@ class IndexInfo(VectorsInfo):
 
 
 class Index:
-    """An index on disk.
-
-    Args:
-        folder: of the index.
-        table: the LanceDB table.
-        info: what it was made by.
-    """
+    """An index on disk: a LanceDB table in a folder, and what it was made by."""
 
     def __init__(self, folder: Path, table: Any, info: IndexInfo) -> None:
         self.folder, self.table, self.info = folder, table, info
@@ -99,7 +93,7 @@ class Index:
         """Create an index without rows; `publish` gives it its name when its first build is complete.
 
         Args:
-            folder: of the index; it is created if it does not exist.
+            folder: created if it does not exist.
             info: what its rows will be made by.
             kept: the types of the columns kept from the input, as `Reader.kinds` has them.
 

@@ -7,8 +7,7 @@ import json
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -23,14 +22,8 @@ STEP = 1024  # rows of one merge
 DELETED = 1000  # ids of one deletion
 
 
-@dataclass(frozen=True)
-class Row:
-    """A row of an index without its text.
-
-    Attributes:
-        id, doc, chunk, start, end, hash: the columns.
-        context: the chunk's place in its document, from which late chunks are embedded; None if texts are not split.
-    """
+class Row(NamedTuple):
+    """Columns of a row of an index; and a chunk's place in its document, from which late chunks are embedded."""
 
     id: str
     doc: str
@@ -38,7 +31,7 @@ class Row:
     start: int
     end: int
     hash: str
-    context: Any = field(default=None, repr=False)
+    context: Any = None
 
 
 class Update:
@@ -148,7 +141,6 @@ class Update:
             self._merge(self._new, self.step)
 
     def _merge(self, batches: list[RecordBatch], least: int = 1) -> None:
-        """Merge batches and empty their list, if they have enough rows."""
         import pyarrow as pa
 
         if sum(map(len, batches)) >= least:

@@ -23,17 +23,9 @@ PROBLEM = "problem"
 
 
 def same_encoder(encoders: Sequence[Encoder], infos: Mapping[str, VectorsInfo], path: Path) -> tuple[Encoder, str]:
-    """Find the encoder that made stored vectors.
+    """Find, among encoders with one model, the one that made stored vectors, and the column of its vectors.
 
     Compares identities, and vectors of the probe texts, which reveal changed weights and another precision.
-
-    Args:
-        encoders: encoders with one model.
-        infos: what each column of vectors was made by.
-        path: where they are stored.
-
-    Returns:
-        The encoder, and the column of its vectors.
 
     Raises:
         ModelError: no encoder made any column, or its vectors differ from those where they were stored.
@@ -67,20 +59,14 @@ def open_stored(path: Path) -> StoredVectors:
 
 
 class StoredRows:
-    """Stored texts and vectors as rows of an index.
+    """Texts and vectors of a .parquet file or a job as rows of an index.
 
     Args:
-        path: a .parquet file, or the folder of a job.
+        path: the file, or the folder of the job.
         id: the column of ids; None = the job's ids, or the column "id" of a file, if there is one.
 
-    Attributes:
-        info: what the vectors were made by.
-        id: the column of ids; None = the texts have none.
-        columns: the names of the columns that `embed` kept.
-
     Raises:
-        DataError: the vectors are of chunks, or of several methods.
-        JobError: the job is not complete.
+        DataError: the vectors are of chunks, or of several methods; or the job is not complete.
     """
 
     def __init__(self, path: Path, id: str | None = None) -> None:
