@@ -103,16 +103,6 @@ def test_max_over_heads_is_algorithm_1(which: str, kinds: str, triangle: str, ro
     torch.testing.assert_close(tap.result(0), literal(made, columns, triangle), rtol=1e-13, atol=1e-15)
 
 
-def test_layers_and_groups_are_read_separately():
-    short, long = layers("c", 4), layers("ccc", 9)
-    tap = MaxOverHeads([torch.tensor([[1], [2]]), torch.tensor([[3], [8]])], layer=1)
-    assert [tap.wants(i) for i in range(3)] == [False, True, False]
-    tap.read(MatrixView(1, 1, True, long[1].matrix))
-    tap.read(MatrixView(1, 0, True, short[0].matrix))
-    assert tap.result(0).shape == (G, 1, 4)
-    torch.testing.assert_close(tap.result(1), literal(long[1:2], torch.tensor([[3], [8]]), "upper"))
-
-
 def test_diagonals():
     made = layers("cb")
     layer, every = Diagonals(1), Diagonals()

@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from tests.eager import READING, STATES, Eager
 from tests.families import difference, encode, texts
-from tests.tiny import FAMILIES, GROUPED, tiny, tiny_model, tiny_tokenizer
+from tests.tiny import FAMILIES, tiny, tiny_model, tiny_tokenizer
 from torch import nn
 from transformers import AutoConfig, AutoModel
 from transformers.utils import logging as hf_logging
@@ -213,28 +213,3 @@ def test_the_encoder_of_an_encoder_decoder_is_run_and_saved_by_itself(kind: str,
     assert np.array_equal(again.encode(texts()), encoder.encode(texts()))
     again.save(tmp_path / "twice")
     assert np.array_equal(Eager(tmp_path / "twice").see(texts()[0]).last, eager.see(texts()[0]).last)
-
-
-@pytest.mark.parametrize("kind", ["qwen2_vl", "gemma3", "llava"])
-def test_of_a_model_that_sees_the_tower_of_texts_is_kept(kind: str, tmp_path: Path):
-    eyes = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 1, "num_attention_heads": 2,
-            "image_size": 28, "patch_size": 14, "depth": 1, "embed_dim": 32, "num_heads": 2}  # fmt: skip
-    rope = {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [2, 3, 3]}
-    words = {**GROUPED, **({"rope_parameters": rope} if kind == "qwen2_vl" else {})}
-    blank = AutoConfig.for_model(kind)
-    parts = {f"{n}_config": {**s, "model_type": getattr(blank, f"{n}_config").model_type}
-             for n, s in (("text", words), ("vision", eyes))}  # fmt: skip
-    torch.manual_seed(0)
-    model = AutoModel.from_config(AutoConfig.for_model(kind, **parts), attn_implementation="eager").eval()
-    model.save_pretrained(tmp_path / "whole")
-    tiny_tokenizer("gpt2").save_pretrained(tmp_path / "whole")
-    with torch.no_grad():
-        alone = [model(input_ids=torch.tensor([t])).last_hidden_state[0].mean(0).numpy() for t in texts()]
-    encoder = Encoder(load_backbone(tmp_path / "whole"), classical())
-    facts = encoder.backbone.facts
-    assert (facts.way, facts.layers, facts.heads, facts.max_length) == ("flat", 3, 4, 512)
-    assert not any("vis" in name for name, _ in encoder.backbone.model.named_parameters())
-    got = encoder.encode(texts())
-    assert difference(got, np.stack(alone)) < 1e-5
-    encoder.save(tmp_path / "saved")
-    assert np.array_equal(Encoder.load(tmp_path / "saved").encode(texts()), got)

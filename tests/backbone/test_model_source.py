@@ -74,13 +74,6 @@ def test_a_subfolder_of_a_repository_and_of_a_folder(models: Path, cache: Path) 
         Encoder.load(models, subfolder="nowhere")
 
 
-def test_a_folder_has_no_revision(models: Path) -> None:
-    with pytest.raises(ModelError, match="is a folder: revision='main'"):
-        Encoder.load(models, revision="main")
-    with pytest.raises(ModelError, match="is a folder: revision='main'"):
-        Encoder.load("afterword-mini", revision="main")
-
-
 class Hub(BaseHTTPRequestHandler):
     """As much of the hub as huggingface_hub asks for; it serves only who sends the token, and writes down who asked."""
 
@@ -135,7 +128,7 @@ def asked(models: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[
     home = f"http://127.0.0.1:{server.server_address[1]}"
     monkeypatch.setattr(hub, "ENDPOINT", home)
     monkeypatch.setattr(hub, "HUGGINGFACE_CO_URL_TEMPLATE", home + "/{repo_id}/resolve/{revision}/{filename}")
-    monkeypatch.setattr(transformers_hub, "_hf_api", None)  # made anew, for this hub
+    monkeypatch.setattr(transformers_hub, "_hf_api", None)  # made again for this hub
     monkeypatch.setattr(hub, "HF_HUB_OFFLINE", False)
     for name in ("no_proxy", "NO_PROXY"):
         monkeypatch.setenv(name, "127.0.0.1")
@@ -178,12 +171,6 @@ def test_checkpoints_of_other_projects(asked, models: Path, tmp_path: Path) -> N
         Encoder.load("someone/model", token=TOKEN, cache_folder=tmp_path / "c", subfolder="adapter")
     shutil.rmtree(whole)
     shutil.rmtree(adapter)
-
-
-def test_no_token_is_one_line(asked, tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match="someone/model") as told:
-        Encoder.load("someone/model", token=False, cache_folder=tmp_path)
-    assert "\n" not in str(told.value) and {sent for _, sent in asked} == {None}
 
 
 @pytest.fixture
@@ -236,20 +223,16 @@ def test_what_the_hub_does_not_have(asked, tmp_path: Path) -> None:
     ("name", "told"),
     [
         ("./no/such", "there is no folder ./no/such$"),
-        ("no such", "there is no folder no such$"),
-        ("a/b/c", "there is no folder a/b/c$"),
         ("./my-encodr", "there is no folder ./my-encodr .did you mean 'my-encoder'"),
         ("my-encodr", "my-encodr is not a folder .did you mean 'my-encoder'.*HF_HUB_OFFLINE forbids a download"),
         ("Afterword-mni", "is not a folder .did you mean 'afterword-mini'"),
         ("someone/modle", "is not a folder .did you mean 'someone/model'"),
-        ("gpt2", "gpt2 is not a folder, nor in the cache, and HF_HUB_OFFLINE forbids a download"),
     ],
 )
 def test_what_is_not_there(name: str, told: str, models: Path, cache: Path, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "my-encoder").mkdir()
     (tmp_path / "my-encoder" / "config.json").touch()
-    (tmp_path / "my-encodr.d").mkdir()
     with pytest.raises(ModelError, match=told):
         Encoder.load(name, cache_folder=cache)
 

@@ -2,7 +2,7 @@
 
 The mask function returns a `Rule` in place of a tensor: the running `Plan` and the model's own mask function. Models
 pass it unchanged to every layer, so the plan reaches each layer without a keyword, also when gradient checkpointing
-runs a layer again in another thread. Without a plan, as when a user calls the model, it is transformers' sdpa.
+runs a layer again in another thread. Without a plan, when a user calls the model directly, transformers' sdpa runs.
 """
 
 from __future__ import annotations
@@ -24,20 +24,17 @@ from .attention_taps import ScoreView
 from .readings import show_values
 
 NAME = "afterword"
-CELLS = 1 << 21  # entries of one head's scores that are computed at once where no fused kernel runs
+CELLS = 1 << 21  # scores that are computed at once where no fused kernel runs
 
 HARMLESS = frozenset(
     "sliding_window deterministic position_ids output_attentions output_hidden_states output_router_logits use_cache "
     "return_dict cache_position num_items_in_batch".split()
 )
-"""Extra arguments of layers that never change attention; a window is in the mask function already."""
+"""Extra arguments of layers that never change attention: the mask function already includes a window."""
 
 
 def rule(mask_function: Callable[..., Tensor], **options: Any) -> Rule | Tensor:
-    """The registered mask function (transformers' AttentionMaskInterface).
-
-    Without a plan, the full mask (B, 1, n, p + n), never None, which attention functions read in different ways.
-    """
+    """Return a `Rule`; without a plan, transformers' full mask (B, 1, n, p + n), never None."""
     plan = current()
     if plan is not None:
         return Rule(plan, mask_function)
@@ -60,7 +57,7 @@ def attend(
     s_aux: Tensor | None = None,
     **extra: Any,
 ) -> tuple[Tensor, Tensor | None]:
-    """The registered attention function (transformers' AttentionInterface); returns (B, N, H, d), and no weights.
+    """Compute attention for transformers' AttentionInterface: (B, N, H, d), and no weights.
 
     Args:
         module: the attention layer; its identity numbers it.
@@ -108,7 +105,7 @@ def _by_groups(
     softcap: float | None,
     sinks: Tensor | None,
 ) -> Tensor:
-    """Attention of each group (B, N, H, d), by itself, so that no text attends to another; the plan's taps read it."""
+    """Run attention group by group (B, N, H, d), so that no text attends to another; the plan's taps read it."""
     plan = rule.plan
     layer = plan.enter(module)
     show_values(layer, value)
@@ -142,7 +139,7 @@ def _by_groups(
 
 
 def _segments(part: Tensor, count: int) -> Tensor:
-    """A group's part of the batch (1, H, G n, d) as (G, H, n, d), without a copy."""
+    """Reshape a group's tokens (1, H, G n, d) to (G, H, n, d) without a copy."""
     if count == 1:
         return part
     _, heads, tokens, width = part.shape
@@ -150,7 +147,7 @@ def _segments(part: Tensor, count: int) -> Tensor:
 
 
 def _with_prefix(flat: Tensor, prefix: range, part: Tensor) -> Tensor:
-    """Keys or values of the shared prefix before those of each segment (G, K, n, d): (G, K, p + n, d)."""
+    """Put the keys or values of the shared prefix before each segment: (G, K, n, d) to (G, K, p + n, d)."""
     shared = flat[:, :, prefix.start : prefix.stop].expand(len(part), -1, -1, -1)
     return torch.cat([shared, part], 2)
 
@@ -168,7 +165,7 @@ def group_attention(
     sinks: Tensor | None = None,
     want_lse: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
-    """Attention over one group of equal-length segments, by the fastest kernel that is exact for it.
+    """Compute attention over a group of equal-length segments with the fastest exact kernel.
 
     Args:
         q, k, v: (G, H, n, d), (G, K, p + n, d) and (G, K, p + n, e).
@@ -203,7 +200,7 @@ def group_attention(
 def _with_lse(
     q: Tensor, k: Tensor, v: Tensor, mask: Mask, scaling: float, sinks: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """The CPU's fused kernel, which also computes the log-sum-exp of the scores.
+    """Run the CPU's fused kernel, which also returns the log-sum-exp of the scores.
 
     A sink is one more term in the softmax's denominator: it leaves exp(lse) / (exp(lse) + exp(sink)) of the output.
     """
@@ -220,7 +217,7 @@ def _with_lse(
 
 
 def _additive(q: Tensor, k: Tensor, mask: Mask, bias: Tensor | None) -> Tensor:
-    """The mask as numbers to add to the scores (n, p + n), in q's dtype: the bias, -inf where it forbids."""
+    """Return what is added to the scores (n, p + n), in q's dtype: the bias, and -inf where the mask forbids."""
     n, keys = q.shape[2], k.shape[2]
     allowed = mask.allowed
     if mask.causal:
@@ -242,7 +239,7 @@ def _unfused(
     sinks: Tensor | None,
     want_lse: bool,
 ) -> tuple[Tensor, Tensor | None]:
-    """Attention by matrix products, some rows at a time: a softcap (Gemma 2), or a gradient through sinks (gpt-oss)."""
+    """Compute attention with matrix products, for a softcap (Gemma 2) or gradients through sinks (gpt-oss)."""
     n, keys, per = q.shape[2], k.shape[2], q.shape[1] // k.shape[1]
     k, v = k.repeat_interleave(per, 1), v.repeat_interleave(per, 1)
     out, lse = [], []

@@ -1,4 +1,4 @@
-"""The plan of one forward pass, and its attention masks: each is computed from the model's own mask function."""
+"""The plan of a forward pass, and its attention masks, computed from the model's own mask function."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from .attention_taps import Tap
 from .bidirectional import Sight
 
 FILLER = -1  # group number of a shared prefix, which belongs to no group
-CELLS = 1 << 21  # entries of a mask that are computed at once
+CELLS = 1 << 21  # mask entries that are computed at once
 
 
 class PackedGroup(NamedTuple):
-    """Segments of one length, one after another in a packed batch."""
+    """Segments of the same length, next to each other in a packed batch."""
 
     group: int
-    """The number of their group in the batch."""
+    """Number of the group in the batch."""
     start: int
-    """Index of their first token in the packed batch."""
+    """Index of the group's first token in the packed batch."""
     segments: int
     """G."""
     length: int
-    """The tokens of each, n, without a shared prefix."""
+    """Tokens of each segment, n, without the shared prefix."""
     prefix: range = range(0)
-    """Indices of the p tokens of the shared prefix, which run once for all segments; empty for none."""
+    """Indices of the p tokens of the shared prefix, which run once for all segments; may be empty."""
 
 
 class Mask(NamedTuple):
@@ -54,14 +54,13 @@ class Plan:
         flat: True for a packed batch; False for one group as an ordinary batch (B, n).
         both_ways: the layers with bidirectional attention.
         readers: what reads attention while the model runs.
-        layers: the number of layers, if several of them share one attention module (ALBERT); else 0.
-        masks: those of earlier forwards that need no tensor, by the mask function and the length; transformers makes
-            mask functions with a window again for each forward.
-        sinks_count: the weights that taps read sum to 1 with the attention sinks; False: without them.
+        layers: the number of layers if they share one attention module (ALBERT), else 0.
+        masks: masks without a tensor, kept for later forwards by mask function and length.
+        sinks_count: whether the weights that taps read sum to 1 together with the attention sinks.
         sight: the temperature of attention, and the fate of a window in bidirectional layers.
         force_bidirectional: every layer is bidirectional for now (the second stream of BeLLM's Equation 5).
-        modules, order: identities of the attention modules: numbered by first call, and in the order of calls.
-        calls: the number of these calls outside a second stream.
+        modules, order: identities of the attention modules, numbered by first call, and in the order of calls.
+        calls: the number of calls outside a second stream.
     """
 
     groups: tuple[PackedGroup, ...]
@@ -99,24 +98,17 @@ class Rule:
 
     plan: Plan
     mask_function: Callable[..., Tensor]
-
-    def __post_init__(self) -> None:
-        """Keep masks for the layers of this forward."""
-        self._masks: dict[Hashable, Mask] = {}
+    _masks: dict[Hashable, Mask] = field(default_factory=dict, init=False)
 
     def __getitem__(self, key: object) -> Rule:
-        """The rule itself for a full slice: models that reuse the keys of an earlier layer slice their masks.
-
-        Raises:
-            UnsupportedModel: any other slice, since only the model knows what it would mean.
-        """
+        """Return the rule for a full slice, which models take that reuse an earlier layer's keys; refuse any other."""
         parts = key if isinstance(key, tuple) else (key,)
         if any(part is not Ellipsis and part not in (slice(None), slice(0, None)) for part in parts):
             raise UnsupportedModel(f"the model slices its attention mask: [{key}]")
         return self
 
     def mask(self, n: int, both_ways: bool, device: torch.device, p: int = 0) -> Mask:
-        """The mask of a segment of n tokens after a shared prefix of p tokens, which no bidirectional layer has."""
+        """Return the mask of n tokens after a shared prefix of p tokens; bidirectional layers have no prefix."""
         if both_ways and self.plan.sight.window == "drop":
             return Mask(None, False, n == 1)
         key = (self.mask_function, n, p, both_ways, device)
@@ -129,7 +121,7 @@ class Rule:
         return mask
 
     def _build(self, p: int, n: int, both_ways: bool, device: torch.device) -> Mask:
-        """Compute every entry: a window or a chunk may change the last row only."""
+        """Compute every entry, since a window or a chunk may change only the last row."""
         full, causal = True, p == 0  # the kernels' causal flag does not mean the last rows of a causal mask
         for first in range(p, n, step := max(1, CELLS // n)):
             rows = torch.arange(first, min(first + step, n), device=device)
@@ -142,7 +134,7 @@ class Rule:
         return Mask(None, not full, n == p + 1 or not full)
 
     def _rows(self, rows: Tensor, n: int, both_ways: bool) -> Tensor:
-        """Some rows of the mask (rows, n); bidirectional: the mask or its transpose allows it."""
+        """Compute rows of the mask (rows, n); a bidirectional mask also allows what its transpose allows."""
         q, k = rows[:, None], torch.arange(n, device=rows.device)[None]  # indices in the batch's first segment
         allowed: Tensor = self.mask_function(0, 0, q, k)
         if both_ways:
@@ -155,7 +147,7 @@ _PLAN: ContextVar[Plan | None] = ContextVar("afterword_plan", default=None)
 
 @contextmanager
 def running(plan: Plan) -> Iterator[Plan]:
-    """Run a model under a plan, in this thread; afterwards the former plan is restored."""
+    """Make a plan this thread's current one, and restore the previous one afterwards."""
     token = _PLAN.set(plan)
     try:
         yield plan
@@ -164,5 +156,5 @@ def running(plan: Plan) -> Iterator[Plan]:
 
 
 def current() -> Plan | None:
-    """The plan of this thread's running forward, or None."""
+    """Return the plan of this thread's forward, or None."""
     return _PLAN.get()

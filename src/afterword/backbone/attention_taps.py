@@ -1,4 +1,4 @@
-"""Attention weights that are read while a model runs: views compute them in pieces, taps keep what a method needs.
+"""Read attention weights while a model runs: views compute them in pieces, taps keep what a method needs.
 
 Fused attention also returns the log-sum-exp of each query's scores. With it, any single weight is
 
@@ -25,7 +25,7 @@ from ..shapes import Keys, Queries
 Tokens = Tensor | slice
 """Indices of tokens (G, C), or a slice for all segments."""
 
-TILE = 64  # rows of scores that are stored at once if the log-sum-exp is computed here
+TILE = 64  # rows of scores in memory while the log-sum-exp is computed
 
 
 class AttentionView(ABC):
@@ -57,7 +57,7 @@ class AttentionView(ABC):
         """
 
     def weights(self, heads: slice) -> Tensor:
-        """The matrices A of some heads (G, H, n, n), for short texts: their size grows with n * n."""
+        """Return the matrices A of some heads (G, H, n, n), whose size grows with n * n."""
         every = slice(0, self.length)
         weights = self.log_weights(every, every, heads).clamp(max=0).exp()
         return weights.tril() if self.causal else weights
@@ -146,7 +146,7 @@ class ScoreView(AttentionView):
         return self._scores(columns, rows, heads) - lse[..., None]
 
     def _scores(self, columns: Tokens, rows: Tokens, heads: slice) -> Tensor:
-        """What the softmax of some rows reads at some columns (G, H, R, C)."""
+        """Compute the inputs of the softmax at some rows and columns (G, H, R, C)."""
         s = self._capped(wide(_take(self.q[:, heads], rows, 2)) @ self._keys(heads, columns).mT * self.scaling)
         if self.bias is not None:
             s = s + _take(_take(self.bias.expand(len(self.q), -1, -1, -1)[:, heads], rows, 2), columns, 3)
@@ -159,7 +159,7 @@ class ScoreView(AttentionView):
         return scores if self.softcap is None else torch.tanh(scores / self.softcap) * self.softcap
 
     def _keys(self, heads: slice, columns: Tokens) -> Tensor:
-        """Keys of some heads, repeated for grouped queries, at some columns (G, H, C, d); a copy only where needed."""
+        """Return the keys of some heads at some columns (G, H, C, d), repeated for grouped queries."""
         first, end, _ = heads.indices(self.heads)
         per = self.heads // self.k.shape[1]
         k = _take(self.k[:, first // per : (end - 1) // per + 1], columns, 2)
@@ -169,7 +169,7 @@ class ScoreView(AttentionView):
 
 
 def _take(x: Tensor, tokens: Tokens, dim: int) -> Tensor:
-    """Some tokens along dimension 2 or 3 of x (G, H, ...)."""
+    """Select tokens along dimension 2 or 3 of x (G, H, ...)."""
     if isinstance(tokens, slice):
         return x[:, :, tokens] if dim == 2 else x[..., tokens]
     sizes = list(x.shape)
@@ -178,13 +178,13 @@ def _take(x: Tensor, tokens: Tokens, dim: int) -> Tensor:
 
 
 def wide(x: Tensor) -> Tensor:
-    """At least float32: rounding a score of 10 to bfloat16 changes its weight by up to 3 %."""
+    """Convert to at least float32: rounding a score of 10 to bfloat16 changes its weight by up to 3 %."""
     return x if x.dtype == torch.float64 else x.float()
 
 
 FEW = 8  # more columns than this are read as a slice if they are contiguous
 ROWS = 256  # rows that are read at once
-SCORES = 1 << 18  # numbers that are computed at once, unless one head has more: 1 MB stays in the processor's cache
+SCORES = 1 << 18  # scores that are computed at once: 1 MB stays in the processor's cache
 
 Triangle = Literal["upper", "full"]
 
@@ -193,7 +193,7 @@ class Tap(ABC):
     """Reads attention weights while the model runs."""
 
     layer: int | None = None
-    """The one layer that is read; None = all."""
+    """Layer to read; None = all."""
 
     def wants(self, layer: int) -> bool:
         """Whether this layer is read."""
@@ -221,10 +221,10 @@ class PerLayer(Tap):
 
     @abstractmethod
     def part(self, view: AttentionView) -> Tensor:
-        """What is kept of one layer's attention (G, ...)."""
+        """Return what to keep of a layer's attention (G, ...)."""
 
     def read(self, view: AttentionView) -> None:
-        """Keep a layer's part; layers come in order."""
+        """Keep a part of a layer; layers are read in order."""
         self.parts.setdefault(view.group, []).append(self.part(view))
 
     def result(self, group: int) -> Tensor:
@@ -280,7 +280,7 @@ class MaxOverHeads(Tap):
             self._add(view, columns, slice(first, min(first + step, view.heads)))
 
     def _symmetrise(self, group: int) -> None:
-        """From log A to A + A^T: a bidirectional layer follows causal ones."""
+        """Convert log A to A + A^T when a bidirectional layer follows causal ones."""
         best, columns = _exp(self._best[group]), self.columns[group]
         at = torch.arange(best.shape[1], device=best.device)[:, None] == columns[:, None]
         self._best[group] = torch.where(at, 2 * best, best)
@@ -322,10 +322,10 @@ class MaxOverHeads(Tap):
 
 
 class LargestOfRow(Tap):
-    """The largest weights, over layers and heads, of one token's row, divided by its sum over some tokens (SCSP).
+    """The largest weights over layers and heads in one token's row, which sums to 1 over some tokens (SCSP).
 
-    For each group, `rows` is the index of that token (G,), `columns` the tokens over which a row sums to 1 (G, n).
-    Result: (G, n), 0 for other tokens, and for those that no head sees.
+    For each group, `rows` holds the index of that token (G,), and `columns` marks the tokens of the sum (G, n).
+    Result: (G, n), 0 for other tokens and where no head attends.
     """
 
     def __init__(self, rows: Sequence[Tensor], columns: Sequence[Tensor]) -> None:
@@ -359,12 +359,12 @@ def _symmetric(view: AttentionView, columns: Tensor, rows: slice, heads: slice) 
 
 
 def _exp(log: Tensor) -> Tensor:
-    """A of log A, which is overwritten where no gradient needs it; scores of thousands round to no more than 1."""
+    """Compute A from log A, in place if no gradient needs it, and never more than 1."""
     return log.clamp(max=0).exp() if log.requires_grad else log.clamp_(max=0).exp_()
 
 
 def _run(columns: Tensor) -> slice | None:
-    """The columns as a slice, if all segments have the same contiguous ones, and more than a few; else None."""
+    """Return the columns as a slice if they are many, contiguous, and the same in all segments, else None."""
     first, count = int(columns[0, 0]), columns.shape[1]
     if count <= FEW or not bool((columns == torch.arange(first, first + count, device=columns.device)).all()):
         return None

@@ -1,4 +1,4 @@
-"""A Hugging Face model, run without padding: from a `Batch` to the hidden states of its tokens, a `Trace`."""
+"""Run a Hugging Face model without padding: from a `Batch` to a `Trace`, the hidden states of its tokens."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from .layer_hooks import Stack, carrying, coupled, find_stack
 from .packed_linear import drop_packed
 from .readings import Insides, Readings, few_tokens, find_blocks, reading, require_routers
 
-RECORDER = "install_output_capuring_hook.<locals>.output_capturing_hook"  # transformers' own spelling
+RECORDER = "install_output_capuring_hook.<locals>.output_capturing_hook"  # transformers misspells it
 
 
 def remove_recorders(model: nn.Module) -> None:
-    """Remove transformers' recorders of hidden states: closures, which pickle refuses; they are installed on demand."""
+    """Remove transformers' hooks that record hidden states: pickle refuses them, and they are installed on demand."""
     for module in model.modules():
         module.__dict__.pop("_output_capturing_hooks_installed", None)
         for key, hook in list(module._forward_hooks.items()):
@@ -43,24 +43,24 @@ def remove_recorders(model: nn.Module) -> None:
 
 @dataclass(frozen=True)
 class Trace:
-    """The hidden states of one forward (N, D), by layer, in the batch's order. Taps keep their own readings."""
+    """The hidden states of a forward pass (N, D) by layer, in the batch's order."""
 
     states: dict[Layer, Tensor]
 
 
 @dataclass(frozen=True)
 class Request:
-    """What one forward must return: hidden states, under a sight, with readings of attention."""
+    """The hidden states, sight and attention readings that a caller of `Backbone.forward` wants."""
 
     layers: frozenset[Layer]
     sight: Sight
     taps: Sequence[Tap]
     blocks: Sequence[str]
-    """The names of the modules to read the outputs of attention blocks from."""
+    """Names of the modules whose outputs are those of the attention blocks."""
 
     @property
     def outputs(self) -> dict[str, bool]:
-        """Arguments by which the model returns it."""
+        """The model's arguments that make it return them."""
         between = any(layer not in (LAST, TABLE) and not inside(layer) for layer in self.layers)
         routers = any(inside(layer) == "router" for layer in self.layers)
         wanted = {"output_hidden_states": between, "output_router_logits": routers}
@@ -68,14 +68,14 @@ class Request:
 
 
 class Backbone:
-    """A model with its tokenizer, and how it must be run.
+    """A model with its tokenizer and the way it is run.
 
     Args:
         model: a base model (no language-model head).
         tokenizer: its tokenizer.
         facts: what the self-check learned of the model.
         modules: the attention module of each layer, in order, where our attention backend is used.
-        insides: what was learned of the layers of another copy of the model.
+        insides: facts about layers, measured on another copy of the model.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class Backbone:
         self.model, self.tokenizer, self.facts, self.modules = model, tokenizer, facts, tuple(modules)
         self.insides = insides or Insides()
         self.masks: dict[Hashable, Mask] = {}
-        self.observed: list[Plan] | None = None  # while it is a list, in the self-check, each forward appends its plan
+        self.observed: list[Plan] | None = None  # the self-check sets a list to collect the plans of its forwards
         shared = 0 < len(set(map(id, modules))) < facts.layers
         self._shared_layers = facts.layers if shared else 0
 
@@ -133,7 +133,7 @@ class Backbone:
         return find_stack(self.model, self.modules, self.facts.depth, run)
 
     def width_of(self, layer: Layer) -> int:
-        """The number of components of what is read inside layers, measured by a forward."""
+        """Measure the width of states that are read inside layers, with one forward pass."""
         if layer not in self.insides.widths:
             if inside(layer) == "router":
                 require_routers(self.model, self.facts.kind)
@@ -142,7 +142,7 @@ class Backbone:
         return self.insides.widths[layer]
 
     def _blocks(self) -> tuple[str, ...]:
-        """The names of the modules whose outputs are those of the attention blocks."""
+        """Find the modules whose outputs are those of the attention blocks."""
         if not self.insides.blocks:
             self.insides.blocks = find_blocks(self)
         return self.insides.blocks
@@ -151,7 +151,7 @@ class Backbone:
         """Validate that a method can run on the model; raises what `Facts.require` raises."""
         self.facts.require(attention, sight)
         if sight and sight.hooks:
-            _ = self.stack  # found by a forward of its own, before this one
+            _ = self.stack  # it runs a forward pass, so find it before this one
 
     def forward(
         self,
@@ -205,7 +205,7 @@ class Backbone:
         return Trace({layer: torch.cat([p[layer] for p in parts]) for layer in layers})
 
     def _restore_attention(self) -> None:
-        """Set the attention implementation that the self-check chose, where somebody has set another since."""
+        """Set the attention implementation that the self-check chose, in case the caller changed it."""
         wanted = "eager" if self.facts.way == "eager" else NAME
         for config in self._configs:
             if config._attn_implementation != wanted:
@@ -213,12 +213,12 @@ class Backbone:
 
     @cached_property
     def _configs(self) -> list[Any]:
-        """All configurations that modules of the model read."""
+        """The configurations of all modules of the model."""
         configs = [m.__dict__.get("config") for m in self.model.modules()]
         return list({id(c): c for c in configs if hasattr(c, "_attn_implementation")}.values())
 
     def _separate(self, batch: Batch) -> list[list[int]]:
-        """The indices of the groups that may share a forward; consecutive, since groups are ordered by length."""
+        """Split the groups, which are ordered by length, into runs that may share a forward pass."""
         return [list(indices) for _, indices in groupby(range(len(batch.groups)), lambda i: self._key(batch.groups[i]))]
 
     def _key(self, group: Group) -> object:
@@ -301,7 +301,7 @@ class Backbone:
             return self.model(**inputs, **self._extra_arguments(inputs["input_ids"]), **request.outputs)
 
     def _extra_arguments(self, ids: Tensor) -> dict[str, Any]:
-        """Arguments for the model's forward: an attention mask of ones, since there is no padding, and no cache."""
+        """The remaining arguments of the model's forward: an attention mask of ones, and no cache."""
         cache: dict[str, Any] = {"use_cache": False} if "use_cache" in self._arguments else {}
         return {"attention_mask": torch.ones_like(ids), **cache} if "attention_mask" in self._arguments else cache
 
@@ -311,10 +311,10 @@ class Backbone:
 
 
 class ModelLock:
-    """One per model, for switching between eval and train mode, which all threads see; threads may encode together."""
+    """A lock of a model for switching between eval and train mode while several threads encode."""
 
     def __init__(self) -> None:
-        self.rotary = threading.RLock()  # for rotary frequencies in a buffer, by length: one forward at a time
+        self.rotary = threading.RLock()  # one forward at a time: rotary frequencies in a buffer depend on the length
         self._switching = threading.Lock()
         self._running = 0
         self._switched: list[nn.Module] = []
@@ -350,7 +350,7 @@ _REGISTRY_LOCK = threading.Lock()
 
 
 def lock_of(model: nn.Module) -> ModelLock:
-    """The lock of a model, one for all backbones of the model."""
+    """Return the lock that all backbones of a model share."""
     with _REGISTRY_LOCK:
         return _LOCKS.setdefault(model, ModelLock())
 
@@ -367,12 +367,12 @@ class PackedBatch:
     size: int
     """N."""
     index: Tensor | None = None
-    """Of each of the batch's tokens, its index here (N,); None = the first N tokens, in order."""
+    """The index here of each token of the batch (N,); None = the first N tokens, in order."""
     carried: Tensor | None = None
-    """Indices here of the placeholders, and of the last token of each one's text (2, S); None if there is none."""
+    """Indices here of the placeholders and of their texts' last tokens (2, S), or None."""
 
     def back(self, states: Tensor) -> Tensor:
-        """States (P, ...) in the order of the batch's tokens (N, ...)."""
+        """Reorder states (P, ...) to the order of the batch's tokens (N, ...)."""
         return states[: self.size] if self.index is None else states.index_select(0, self.index)
 
     def positions(self, first: int = 0) -> Tensor:
@@ -389,11 +389,10 @@ class PackedBatch:
 
 
 def pack(batch: Batch, numbers: Sequence[int], prefix: int = 0) -> PackedBatch:
-    """The input of one forward: some consecutive groups of a batch, longest first.
+    """Build the input of one forward pass from consecutive groups of a batch, longest first.
 
     A shared prefix of `prefix` tokens runs once, right before the longest segment that begins with it; 0 = it runs in
-    every segment. The first tokens are therefore always one complete segment, the longest: a model's mask function is
-    called on their indices.
+    every segment. The first tokens are always the longest segment: a model's mask function is called on their indices.
     """
     groups = [(i, batch.groups[i]) for i in numbers]
     if not prefix:
@@ -426,7 +425,7 @@ def pack(batch: Batch, numbers: Sequence[int], prefix: int = 0) -> PackedBatch:
 
 
 def _carried(group: Group, start: int, slots: Tensor) -> Tensor:
-    """Indices of a group's placeholders, and of the last token of each one's segment (2, S)."""
+    """Return the indices of a group's placeholders and of their segments' last tokens (2, S)."""
     rows = start + group.length * torch.arange(group.count, device=group.flat.device)[:, None]
     last = (rows + group.length - 1 - group.special[:, 1:]).expand_as(slots)
     return torch.stack([rows + slots, last]).flatten(1)

@@ -12,12 +12,12 @@ Couple = Literal["replace", "add", "add_postnorm", "add_embedding", "angle031"]
 Window = Literal["keep", "drop"]
 AUTO: Literal["auto"] = "auto"
 CARRY = 7
-"""The first layer that no state is carried to, as published for LLaMA-2-7B (Token Prepending, github config)."""
+"""The layer before which carrying stops, as published for LLaMA-2-7B (Token Prepending, github config)."""
 
 
 @dataclass(frozen=True)
 class Sight:
-    """What differs inside the model: bidirectional layers, whose tokens also attend to later ones; a carried state.
+    """What a method changes inside the model: bidirectional layers, a carried state, a temperature.
 
     Args:
         last: this many layers at the end; "auto" means those after a model's turning point, and must be resolved
@@ -75,22 +75,18 @@ class Sight:
 
     @property
     def hooks(self) -> bool:
-        """Whether it needs hooks on the layers while they run."""
+        """Whether layers need hooks while they run."""
         return self.couple != "replace" or bool(self.carry)
 
     def carries(self, layers: int) -> range:
-        """The layers to which a state is carried, in a model with this many layers.
-
-        Raises:
-            NoSuchHead: the model has fewer.
-        """
+        """Return the layers to which a state is carried; raise NoSuchHead if the model has fewer."""
         start, stop = (*self.carry, min(CARRY, layers))[:2] if self.carry else (0, 0)
         if self.carry and not start < stop <= layers:
             raise NoSuchHead(f"carry from layer {start} to {stop}: the model has {layers} layers, so stop <= {layers}")
         return range(start, stop)
 
     def resolve(self, layers: int) -> frozenset[int]:
-        """The indices of the bidirectional layers in a model with this many layers.
+        """Return the indices of the bidirectional layers in a model with this many layers.
 
         Raises:
             NoSuchHead: the model has fewer layers.
@@ -108,17 +104,13 @@ class Sight:
         return frozenset(self.layers) if self.layers else frozenset(range(layers - self.last, layers))
 
     def simplified(self, layers: int) -> Sight:
-        """The equivalent simplest sight: if all layers are bidirectional, "angle031" has no causal stream to add."""
+        """Return an equivalent sight: "angle031" has no causal stream to add if all layers are bidirectional."""
         if self.couple == "angle031" and len(self.resolve(layers)) == layers:
             return replace(self, last=0, layers=tuple(range(layers)), couple="replace")
         return self
 
     def first(self, layers: int) -> int:
-        """The layer at which the second stream begins.
-
-        Raises:
-            MethodError: the layers are not the last ones, which two streams need.
-        """
+        """Return the layer at which the second stream begins; raise MethodError unless the layers are the last."""
         chosen = self.resolve(layers)
         if chosen != frozenset(range(layers - len(chosen), layers)):
             raise MethodError(f"couple={self.couple!r} sums two streams at the end: layers= must name the last ones")

@@ -21,15 +21,15 @@ computed inside layers: "attention:..." (outputs of attention blocks, summed), "
 
 
 def inside(layer: Layer) -> str:
-    """Which of "attention", "values" and "router" is read inside layers; "" for hidden states."""
+    """Return "attention", "values" or "router" for what is read inside layers, "" for hidden states."""
     name = str(layer).partition(":")[0]
     return name if name in ("attention", "values", "router") else ""
 
 
 def layer_numbers(layer: str, layers: int) -> frozenset[int]:
-    """The layers that "attention:..." or "values:..." names, from 0 among the `layers` with attention.
+    """Return the layers that "attention:..." or "values:..." names, from 0 among the `layers` with attention.
 
-    It ends in "all", "upper" (the second half), "k" or "j+k"; -1 is the last. Raises NoSuchHead for any other layer.
+    The name ends in "all", "upper" (the second half), "k" or "j+k"; -1 is the last. Raises NoSuchHead if none is there.
     """
     if not layers:
         raise NoSuchHead(f"states={layer!r}: the model has no layer with attention, use states='layer:k'")
@@ -44,7 +44,7 @@ def layer_numbers(layer: str, layers: int) -> frozenset[int]:
 
 @dataclass(frozen=True)
 class Facts:
-    """What the self-check learned of a model.
+    """What the self-check found out about a model.
 
     Attributes:
         kind: config.model_type.
@@ -54,15 +54,15 @@ class Facts:
         causal: no token's state depends on later tokens.
         way: how the model is run.
         attention: whether attention weights can be read.
-        offset: position of the first token. If it is not 0, as in RoBERTa and models derived from it, the padding token
-            is `offset` - 1, and takes no position of its own: it gets its own id as its position, and is not counted.
+        offset: position of the first token. If it is not 0, as in RoBERTa, the id of the padding token is `offset` - 1;
+            a padding token is not counted, and its position is its id.
         max_length: the most tokens of a text, or None.
         split_at: segments shorter and longer than this must not share a forward (long rotary frequencies).
         grows: segments longer than `split_at` share a forward with equal lengths only (dynamic rotary frequencies).
         shares: a shared prefix can run once.
-        sinks_count: attention weights are normalised with the sinks; False: without them, as the model returns them.
+        sinks_count: the weights that the model returns sum to 1 together with the attention sinks.
         remembers: a forward leaves state in the model, which must be reset before the next.
-        depth: the number of all layers, with attention or not; states are numbered among these. 0 = `layers`.
+        depth: the number of all layers, which numbers of states refer to; 0 = `layers`.
         checks: the result of each way of running in the self-check.
     """
 

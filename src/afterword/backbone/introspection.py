@@ -16,12 +16,12 @@ NO_ATTENTION = frozenset(
 
 
 def text_config(config: Any) -> Any:
-    """The part of a configuration that describes the text model; for an encoder-decoder, its encoder."""
+    """Return the configuration of the text model; for an encoder-decoder, of its encoder."""
     if getattr(config, "is_encoder_decoder", False):
         return getattr(config, "encoder", config)
     try:
         return config.get_text_config()
-    except (AttributeError, ValueError):  # not a configuration of transformers', or one of several text models
+    except (AttributeError, ValueError):  # not a transformers configuration, or one with several text models
         return config
 
 
@@ -34,7 +34,7 @@ def _values(config: Any, name: str) -> list[Any]:
 
 
 def read(config: Any, name: str) -> Any:
-    """The value of a setting, or None; the smallest if layers differ."""
+    """Return a setting or None; the smallest value if layers differ."""
     values = _values(config, name)
     return values[0] if len(values) == 1 else min((v for v in values if isinstance(v, int)), default=None)
 
@@ -68,7 +68,7 @@ def position_offset(model: nn.Module) -> int:
 
 
 def position_limit(config: Any, offset: int) -> int | None:
-    """The most tokens of a text, by the configuration; None if positions are not limited."""
+    """Return the number of positions in the configuration; None if they are not limited."""
     config = text_config(config)
     for name in ("max_position_embeddings", "n_positions", "max_seq_len", "n_ctx"):
         value = read(config, name)
@@ -79,7 +79,7 @@ def position_limit(config: Any, offset: int) -> int | None:
 
 
 def max_length(config: Any, offset: int, of_tokenizer: int | None) -> int | None:
-    """The most tokens of a text, by the configuration and the tokenizer; None if neither has a limit."""
+    """Return the most tokens that the configuration and the tokenizer allow; None if neither has a limit."""
     limits = [n for n in (of_tokenizer, position_limit(config, offset)) if n is not None]
     return min(limits, default=None)
 
@@ -118,7 +118,7 @@ def vocabulary(model: Any) -> int:
 
 
 def quantised(model: Any) -> str:
-    """How a model's weights are quantised, "" if they are not."""
+    """Return how a model's weights are quantised, "" if they are not."""
     kinds = {type(m).__name__ for m in model.modules()}
     if "Linear8bitLt" in kinds:
         return "LLM.int8"
@@ -126,7 +126,7 @@ def quantised(model: Any) -> str:
 
 
 def rotary_split(config: Any) -> tuple[int | None, bool]:
-    """The length beyond which rotary frequencies depend on the longest text, and whether on each length."""
+    """Return the length from which rotary frequencies depend on the longest text, and whether on its exact length."""
     config = text_config(config)
     for kind in _rotary(config):
         if kind.get("rope_type") in ("longrope", "dynamic"):
@@ -138,7 +138,7 @@ def rotary_split(config: Any) -> tuple[int | None, bool]:
 
 
 def forget(model: nn.Module) -> None:
-    """Reset what an earlier forward left in the model: dynamic rotary frequencies, BigBird's full attention."""
+    """Reset what the previous forward left in the model: dynamic rotary frequencies, BigBird's full attention."""
     if hasattr(model, "set_attention_type") and sparse_from(model.config) is not None:
         model.set_attention_type("block_sparse")  # type: ignore[operator]
     for module in model.modules():
@@ -152,7 +152,7 @@ def forget(model: nn.Module) -> None:
 
 
 def read_facts(model: Any, tokenizer: Tokenizer, kind: str) -> Facts:
-    """The facts that the configuration and the modules tell, before the model runs."""
+    """Collect what the configuration and the modules say, before the model runs."""
     config = model.config
     offset = position_offset(model)
     split_at, grows = rotary_split(config)
@@ -171,7 +171,7 @@ def read_facts(model: Any, tokenizer: Tokenizer, kind: str) -> Facts:
 
 
 def special_tokens(model: Any, tokenizer: Tokenizer) -> list[int]:
-    """The ids of special tokens for which the model has an embedding, padding first; a text may contain them."""
+    """Return the ids of the special tokens that have an embedding, padding first."""
     names = [f"{name}_token_id" for name in ("pad", "mask", "unk", "bos", "eos", "cls", "sep")]
     ids = [getattr(holder, n, None) for n in names for holder in (text_config(model.config), tokenizer.hf)]
     size = vocabulary(model)

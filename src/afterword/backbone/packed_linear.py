@@ -6,6 +6,7 @@ used there. ``AFTERWORD_PACKED=1`` packs weights on any CPU, ``AFTERWORD_PACKED=
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,7 +24,7 @@ _PLAIN: ContextVar[bool] = ContextVar("afterword_plain_linears", default=False)
 
 
 class _Packed:
-    """A linear layer that runs with its packed weight where that is valid, else as its own class does.
+    """A linear layer that runs with its packed weight where that is valid, else as its base class does.
 
     The packed weight is used for float32 inputs on the CPU, without gradients. It is packed at the first use, and again
     when the weight is a different tensor or was changed in place. An edit through ``weight.data`` is not noticed: call
@@ -77,11 +78,9 @@ PACKED: dict[type, type] = {nn.Linear: PackedLinear, Conv1D: PackedConv1D}
 
 
 def pack_linears(model: nn.Module) -> int:
-    """Give the model's float32 linear layers packed weights, where this CPU gains by it and the memory suffices.
+    """Pack the model's float32 linear layers if this CPU gains by it and memory suffices; return their number.
 
-    Their class is replaced, so that a copy or a replica of a layer runs with weights of its own.
-
-    Returns the number of these layers.
+    The class of a layer is replaced, so that a copy or a replica of the layer packs its own weight.
     """
     linears: list[Any] = [m for m in model.modules() if type(m) in PACKED]
     linears = [m for m in linears if m.weight.dtype == torch.float32 and m.weight.device.type == "cpu"]
@@ -99,7 +98,7 @@ def packed_layers(model: nn.Module) -> list[Any]:
 
 
 def drop_packed(model: nn.Module) -> None:
-    """Drop the packed weights, which are packed again at the next use."""
+    """Drop the packed weights; the next use packs them again."""
     for layer in packed_layers(model):
         layer._packed = None
 
@@ -115,7 +114,7 @@ def plain_linears() -> Iterator[None]:
 
 
 def packing_pays() -> bool:
-    """Whether this is a CPU with AVX-512 that is not Intel's, or ``AFTERWORD_PACKED`` decides."""
+    """Whether to pack: ``AFTERWORD_PACKED`` decides, else a CPU with AVX-512 that is not Intel's packs."""
     wanted = os.environ.get("AFTERWORD_PACKED")
     if not torch.backends.mkldnn.is_available() or wanted == "0":
         return False
@@ -127,9 +126,8 @@ def packing_pays() -> bool:
 
 
 def _free_memory() -> float:
-    """The bytes that can be allocated: those of the machine, or the rest of a container's limit if that is less."""
-    free = float(os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
-    group = Path("/sys/fs/cgroup")
+    """Return the bytes that can be allocated, by the machine's memory and a container's limit."""
+    free, group = math.inf, Path("/sys/fs/cgroup")
     try:
         rows = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines())
         free = float(rows["MemAvailable"].split()[0]) * 1024

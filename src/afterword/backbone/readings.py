@@ -1,4 +1,4 @@
-"""What one forward reads inside layers: outputs of attention blocks, value vectors, router logits."""
+"""Read inside layers during a forward pass: outputs of attention blocks, value vectors, router logits."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ NO_ROUTERS = "{} shows no routers, as mixtures of experts do: use other states, 
 
 @dataclass
 class Insides:
-    """What probes of a model's layers showed: the names of W_O, and the widths of kinds of states."""
+    """Facts about a model's layers: the names of the W_O modules, and the widths of states."""
 
     blocks: tuple[str, ...] = ()
     widths: dict[Layer, int] = field(default_factory=dict)
 
 
 class Readings:
-    """What one forward reads inside its layers; `wanted` may also name hidden states, which are ignored."""
+    """The states that one forward reads inside its layers; hidden states in `wanted` are ignored."""
 
     def __init__(self, wanted: Iterable[Layer], layers: int, kind: str) -> None:
         self.kind, self.calls = kind, 0
@@ -59,7 +59,7 @@ class Readings:
             self._totals[name] = part if total is None else total + part
 
     def result(self, name: str, out: Any) -> Tensor:
-        """The states of one kind (P, D), of a model that returned `out`."""
+        """Return the states of one kind (P, D) of a model that returned `out`."""
         if inside(name) == "router":
             logits = [part.flatten(0, -2) for part in getattr(out, "router_logits", None) or ()]
             if not logits:
@@ -78,7 +78,7 @@ _READINGS: ContextVar[Readings | None] = ContextVar("afterword_readings", defaul
 
 @contextmanager
 def reading(readings: Readings, model: nn.Module, blocks: Sequence[str]) -> Iterator[None]:
-    """Read inside the layers of this thread's forward of a model; `blocks` names the modules of attention's outputs."""
+    """Read inside the layers of this thread's forward; `blocks` names the modules that output attention."""
     modules = [model.get_submodule(name) for name in blocks]
 
     def read(module: nn.Module, inputs: object, output: Tensor) -> None:
@@ -97,7 +97,7 @@ def reading(readings: Readings, model: nn.Module, blocks: Sequence[str]) -> Iter
 
 
 def show_values(layer: int, value: Tensor) -> None:
-    """Add a layer's value vectors (B, K, n, d), those of all heads concatenated, to the running forward's readings."""
+    """Add a layer's value vectors (B, K, n, d), concatenated over heads, to the readings of this forward."""
     readings = _READINGS.get()
     if readings is not None and readings.wanted:
         readings.add("values", layer, value.transpose(1, 2).flatten(2))
@@ -117,11 +117,10 @@ def few_tokens(backbone: Backbone) -> Batch:
 
 
 def find_blocks(backbone: Backbone) -> tuple[str, ...]:
-    """The names of the modules that compute W_O in each layer with attention, in order.
+    """Find the modules that multiply by W_O in each layer with attention, in order, by running a few tokens.
 
     W_O may be in the module that calls our attention function (Llama), after it (BERT), or before a norm in the same
-    module (ALBERT). So a few tokens are run, and the order of products decides: it is the last of those in a row that
-    follow the attention in its own module, else the first that follows.
+    module (ALBERT). It is the last of the products that follow attention in the same module, else the first after it.
     """
     model, layers = backbone.model, backbone.facts.layers
     with torch.no_grad(), plain_linears(), _Products(model) as products:
@@ -141,7 +140,7 @@ def find_blocks(backbone: Backbone) -> tuple[str, ...]:
 
 
 def _outermost(model: nn.Module, name: str) -> str:
-    """The name of a layer including what is wrapped around it: an adapter of PEFT's, or a clipping of its output."""
+    """Return the name of the module around a layer that adds an adapter of PEFT's or clips the output."""
     parts = name.split(".")
     outer = [".".join(parts[:end]) for end in range(1, len(parts))]
     adapted = next((path for path in outer if hasattr(model.get_submodule(path), "base_layer")), name)
@@ -149,7 +148,7 @@ def _outermost(model: nn.Module, name: str) -> str:
 
 
 class _Product(NamedTuple):
-    """A product with a layer's matrix: the attentions before it, and whether it is in the module of the last one."""
+    """A product with a layer's matrix: the calls of attention before it, and whether the last one's module holds it."""
 
     attended: int
     in_module: bool
@@ -159,9 +158,9 @@ class _Product(NamedTuple):
 
 
 class _Products(TorchFunctionMode):
-    """Records a model's products with its matrices, and which attention they follow; eager attention is a softmax.
+    """Record a model's products with its matrices and the calls of attention before them (in eager, a softmax).
 
-    A product whose input is that of an earlier one, as a gate's is that of the queries, is left out.
+    A product that shares its input with an earlier one is skipped, such as a gate's with the queries'.
     """
 
     def __init__(self, model: nn.Module) -> None:

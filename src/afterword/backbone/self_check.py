@@ -30,17 +30,17 @@ from .backbone import Backbone
 from .facts import LAST, Facts, Way
 from .packed_linear import plain_linears
 
-TOLERANCE = 1e-4  # of the largest value: float32 kernels differ by less than 1e-5, a missing mask by more than 1e-2
-QUANTISED = 5e-2  # with quantised weights: rounding moves states by up to 1.3e-2, a missing mask by 1e-1 or more
+TOLERANCE = 1e-4  # relative to the largest value: float32 kernels differ by 1e-5, a missing mask moves states by 1e-2
+QUANTISED = 5e-2  # the same for quantised weights: rounding moves states by 1.3e-2, a missing mask by 1e-1
 HALF = (torch.float16, torch.bfloat16)
-LENGTHS = (7, 3, 1, 5, 7)  # tokens of the texts of the self-check, two of one length, one of one token
-EDGES = (512, 1024)  # windows, and lengths at which attention becomes sparse, up to these get a longer text
-SHORT = 256  # tokens: models with fewer positions get more texts, since some refuse a longer input in all (CLIP)
+LENGTHS = (7, 3, 1, 5, 7)  # tokens of the texts of the self-check
+EDGES = (512, 1024)  # the longest window, and start of sparse attention, that a longer text tests
+SHORT = 256  # models with fewer positions run more texts, since some count the tokens of all texts (CLIP)
 AFAR = 1 << 20  # beyond any length at which a model changes, and exact in float32
 
 
 def check(model: Any, tokenizer: Tokenizer) -> Backbone:
-    """Run the self-check: find the first way of running that reproduces the model's own eager attention.
+    """Find the first way of running a model that reproduces its own eager attention.
 
     Args:
         model: in eval mode. Half-precision weights are checked with float32 operations; quantised weights as they are.
@@ -77,7 +77,7 @@ class _Check:
         self.tried: dict[str, str] = {}
 
     def run(self) -> Backbone:
-        """Try each way, and take the first that passes every trial."""
+        """Return the first way that passes every trial."""
         eager = self._eager_states()
         ours = self.model.config._attn_implementation == NAME
         ways: tuple[Way, ...] = ("flat", "stacked") if ours else ()
@@ -116,7 +116,7 @@ class _Check:
         return Backbone(self.model, self.tokenizer, replace(self.facts, **facts))
 
     def _eager_states(self) -> list[Tensor]:
-        """The states of each text alone, by the model's own attention; they also show whether the model is causal."""
+        """Run each text alone with the model's own attention, and find out whether the model is causal."""
         states: list[Tensor] = []
         with self._eager_attention():
             for text in self.texts:
@@ -146,7 +146,7 @@ class _Check:
                 self.model.set_attn_implementation(NAME)
 
     def _try_our_backend(self, way: Way, eager: list[Tensor]) -> Backbone | None:
-        """The backbone that runs in one way through our attention backend; None if a trial fails."""
+        """Return a backbone that uses our attention backend; None if a trial fails."""
         if way == "flat" and "position_ids" not in inspect.signature(self.model.forward).parameters:
             self.tried[way] = "takes no position_ids"
             return None
@@ -170,7 +170,7 @@ class _Check:
         return self._finish(way, modules, attention=self.facts.layers > 0)
 
     def _try_eager(self, eager: list[Tensor]) -> Backbone | None:
-        """The backbone with the model's own attention, on texts of equal length; None if it is not exact."""
+        """Return a backbone that uses the model's own attention; None if it is not exact."""
         if self._matching("eager", self._backbone(way="eager"), self.texts, eager) is None:
             return None
         matrices = self._attentions(self.texts[0])
@@ -188,7 +188,7 @@ class _Check:
     def _matching(
         self, name: str, backbone: Backbone, texts: list[list[int]], eager: list[Tensor], prefix: Sequence[int] = ()
     ) -> list[Tensor] | None:
-        """The states that a backbone gives, if they are the model's own; else None."""
+        """Return a backbone's states if they equal the model's, else None."""
         try:
             states = _states(backbone, texts, prefix)
         except Exception as e:  # another way may work
@@ -199,7 +199,7 @@ class _Check:
         return states if error <= self.tolerance else None
 
     def _ignores_place(self, backbone: Backbone, before: list[Tensor]) -> bool:
-        """Whether states stay the same if everything that counts the input's tokens counts from a large number."""
+        """Whether states stay the same if everything that counts the input's tokens starts at a large number."""
         try:
             with CountingFromAfar(sum(map(len, self.texts))):
                 moved = _difference(_states(backbone, self.texts), before)
@@ -211,7 +211,7 @@ class _Check:
         return moved <= self.tolerance / 10
 
     def _shows_true_weights(self, way: str, backbone: Backbone) -> bool:
-        """Whether the weights that taps read, in a batch of texts, are those that the model's own attention returns.
+        """Whether taps read the weights that the model's own attention returns.
 
         Some models return weights without the share of the attention sinks (Granite with sliding windows).
         """
@@ -234,7 +234,7 @@ class _Check:
         return error <= self.tolerance
 
     def _attentions(self, text: list[int]) -> list[Tensor]:
-        """The weights that the model's own attention returns: (1, H, n, n) for each layer with attention, or none."""
+        """Return the weights that the model's own attention shows: (1, H, n, n) per layer, or nothing."""
         ids = torch.tensor([text], device=next(self.model.parameters()).device)
         try:
             matrices = self.model(input_ids=ids, output_attentions=True).attentions or ()
@@ -243,7 +243,7 @@ class _Check:
         return [a for a in matrices if a is not None]
 
     def _shares(self, backbone: Backbone, eager: list[Tensor]) -> bool:
-        """Whether a shared prefix may run once: tried with the longest text twice, and half of it as the prefix."""
+        """Whether a shared prefix may run once: half of the longest text, which runs twice, is the prefix."""
         ids, states = max(zip(self.texts, eager, strict=True), key=lambda text: len(text[0]))
         backbone.facts = replace(backbone.facts, causal=True, shares=True)
         half = ids[: len(ids) // 2]
@@ -256,7 +256,7 @@ def _batch(backbone: Backbone, texts: Sequence[Sequence[int]], prefix: Sequence[
 
 
 def _states(backbone: Backbone, texts: Sequence[Sequence[int]], prefix: Sequence[int] = ()) -> list[Tensor]:
-    """The last states (n, D) of each text, run in one batch."""
+    """Run texts in one batch and return the last states (n, D) of each."""
     batch = _batch(backbone, texts, prefix)
     flat = backbone.forward(batch).states[LAST]
     states: dict[int, Tensor] = {}
@@ -266,7 +266,7 @@ def _states(backbone: Backbone, texts: Sequence[Sequence[int]], prefix: Sequence
 
 
 def _difference(got: Sequence[Tensor], wanted: Sequence[Tensor]) -> float:
-    """The largest difference, relative to the largest value; infinite if any value is NaN or infinite."""
+    """Return the largest difference relative to the largest value; infinite if any value is not finite."""
     largest = float(torch.stack([(a - b).abs().max() for a, b in zip(got, wanted, strict=True)]).max()) / _size(wanted)
     return largest if math.isfinite(largest) else math.inf
 
@@ -290,13 +290,13 @@ def _proper(weights: Any, sinks: bool = False) -> bool:
 
 
 class _InFloat32(TorchFunctionMode):
-    """Every operation of torch in float32, whatever the weights are stored in; one weight at a time is converted.
+    """Run every operation of torch in float32, converting half-precision weights one at a time.
 
     In half precision two correct kernels differ by up to 0.16, which would hide a wrong mask.
     """
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Call a function with float32 in place of half precision, in its tensors, data types and results."""
+        """Call a function with float32 in place of half precision."""
         kwargs, name = kwargs or {}, getattr(func, "__name__", "")
         if name not in ("__get__", "embedding"):  # a tensor's attributes; and rows of a table, converted afterwards
             args, kwargs = tree_map(_float32, (args, kwargs))
@@ -317,10 +317,10 @@ INDEXING = re.compile("__[gs]etitem__|index_|gather|scatter|take|embedding|one_h
 
 
 class CountingFromAfar(TorchFunctionMode):
-    """Everything that counts the tokens of a packed input from its start counts from `AFAR`.
+    """Make everything that counts the tokens of a packed input start at `AFAR`.
 
-    The output of a model that computes positions from indices in the packed input of this length, instead of indices in
-    the text, changes. Indices stay as they are: a number is moved when it is compared or becomes floating point.
+    This changes the output of a model that computes positions from indices in the packed input instead of the text.
+    A number is moved when it is compared or becomes floating point, not when it is used as an index.
     """
 
     def __init__(self, length: int) -> None:
@@ -328,20 +328,20 @@ class CountingFromAfar(TorchFunctionMode):
         self.length = length
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Call a function; what counts tokens is moved."""
+        """Call a function, and move its result if that counts tokens."""
         out = func(*args, **(kwargs or {}))
         if getattr(func, "__name__", "") in COUNTING and self._counts(out):
             return out + AFAR if out.is_floating_point() else out.as_subclass(_Place)
         return out
 
     def _counts(self, out: Any) -> bool:
-        """Whether a tensor goes up by one from token to token, over the full input."""
+        """Whether a tensor increases by one from token to token over the full input."""
         long = type(out) is Tensor and out.ndim > 0 and out.shape[-1] == self.length > 1
         return long and bool((out.diff(dim=-1) == 1).all())
 
 
 class _Place(Tensor):
-    """Integers that count tokens; `AFAR` is added as soon as they are used for more than indexing."""
+    """Integers that count tokens; `AFAR` is added when they are used for anything but indexing."""
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
