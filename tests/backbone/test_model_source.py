@@ -256,12 +256,6 @@ def test_minilm_without_its_package(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         Encoder.load("minilm")
 
 
-@pytest.mark.parametrize("name", [None, 3, "", b"gpt2"])
-def test_what_names_no_model(name) -> None:
-    with pytest.raises(ModelError):
-        Encoder.load(name)
-
-
 # Promise 6: no code of a folder, no pickle, and nothing of the hub that a folder names
 
 

@@ -12,7 +12,7 @@ from tests.tiny import tiny_model, tiny_tokenizer
 from afterword import Encoder, bellm, classical, prompt
 from afterword.backbone.backbone import Backbone
 from afterword.backbone.self_check import check
-from afterword.errors import AttentionNotSeen, MethodError, NoSuchHead
+from afterword.errors import AttentionNotSeen, MethodError
 from afterword.text.tokenizer import Tokenizer
 
 TEXTS = [[20, 30, 40, 50], [60, 70], [80, 90, 100, 110], [9] * 7, [25]]
@@ -116,14 +116,6 @@ def test_a_shared_beginning_and_layers_that_see_both_ways() -> None:
         assert abs(both.encode(TEXTS) - Encoder(own, classical(states=states)).encode(TEXTS)).max() > 1e-3
     with pytest.raises(MethodError, match="states='values:all' is not defined for two streams"):
         Encoder(own, bellm(2, states="values:all", couple="add"))
-
-
-def test_what_is_not_there() -> None:
-    own = loaded("gpt2")
-    with pytest.raises(AttentionNotSeen, match="gpt2 shows no routers"):
-        Encoder(own, classical(states="router"))
-    with pytest.raises(NoSuchHead, match="states='attention:3': the model has attention in layers 0 to 2"):
-        Encoder(own, classical(states="attention:3"))
 
 
 def test_a_model_without_attention() -> None:

@@ -37,9 +37,6 @@ ADAPTERS: dict[str, Any] = {
     "lora": peft.LoraConfig(**LORA),
     "scaled": peft.LoraConfig(**LORA, use_rslora=True, lora_alpha=3),
     "whole norm": peft.LoraConfig(**LORA, modules_to_save=["norm"]),
-    "ia3": peft.IA3Config(
-        target_modules=["k_proj", "down_proj"], feedforward_modules=["down_proj"], init_ia3_weights=False
-    ),
 }
 
 

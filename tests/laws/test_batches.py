@@ -100,14 +100,6 @@ def test_trained_models(kind: str, packed: str, request: pytest.FixtureRequest):
         check(backbone, method, TEXTS)
 
 
-def test_the_same_call_has_the_same_bits(packed: str):
-    backbone = load_backbone("afterword-mini")
-    for threads in THREADS:
-        torch.set_num_threads(threads)
-        encoder = Encoder(backbone, reba(pool="mean"))
-        assert np.array_equal(encoder.encode(TEXTS), encoder.encode(TEXTS))
-
-
 def test_packed_weights_give_the_vectors_of_plain_ones_and_follow_changes(monkeypatch):
     if not torch.backends.mkldnn.is_available():
         pytest.skip("torch was built without oneDNN")

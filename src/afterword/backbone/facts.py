@@ -29,7 +29,7 @@ def inside(layer: Layer) -> str:
 def layer_numbers(layer: str, layers: int) -> frozenset[int]:
     """Return the layers that "attention:..." or "values:..." names, from 0 among the `layers` with attention.
 
-    The name ends in "all", "upper" (the second half), "k" or "j+k"; -1 is the last. Raises NoSuchHead if none is there.
+    The name ends in "all", "upper" (the second half), "k" or "j+k"; -1 is the last. Raises NoSuchHead for any other.
     """
     if not layers:
         raise NoSuchHead(f"states={layer!r}: the model has no layer with attention, use states='layer:k'")
