@@ -47,10 +47,6 @@ def test_by_default_a_hundredth_is_removed():
     assert torch.equal(RemoveTop().fit(X).weight, RemoveTop(1).fit(X).weight)
 
 
-def test_centred_vectors_have_no_mean():
-    np.testing.assert_allclose(Centre().fit(X)(X), X - X.mean(0), atol=1e-6)
-
-
 @pytest.mark.parametrize("step", [Centre(), Whiten(4), RemoveTop(2)], ids=str)
 def test_a_step_is_the_same_from_moments_and_when_fitted_again(step: Affine):
     one, two, three = step.fit(X), step.fit(X.numpy()), step.of(Moments().add(X))

@@ -1,9 +1,8 @@
 import pytest
-import torch
 
 from afterword import post as p
 from afterword.errors import MethodError
-from afterword.post import Centre, Dense, Flow, Normalise, Post, RemoveTop, Truncate, Whiten, parse_post, spelled
+from afterword.post import Centre, Flow, Normalise, Post, RemoveTop, Truncate, Whiten, parse_post, spelled
 
 
 @pytest.mark.parametrize(
@@ -38,12 +37,6 @@ def test_blanks_numbers_and_defaults_may_be_written_out():
     assert parse_post("flow:rate=1e-4") == (Flow(rate=1e-4),)
     assert parse_post("flow:rate=1") == (Flow(rate=1),)
     assert spelled(parse_post("flow:epochs=1,seed=0")) == "flow"
-
-
-def test_what_is_fitted_is_named_by_its_kind():
-    step = Whiten().fit(torch.randn(9, 2))
-    assert spelled((step, Normalise())) == "dense+normalise"
-    assert isinstance(step, Dense)
 
 
 @pytest.mark.parametrize(

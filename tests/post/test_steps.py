@@ -1,4 +1,3 @@
-import numpy as np
 import pytest
 import torch
 
@@ -52,11 +51,6 @@ def test_vectors_of_another_width_are_refused_in_one_line() -> None:
     for step in (whiten, flow):
         with pytest.raises(MethodError, match="6 components, and these have 8"):
             step(torch.randn(2, 8))
-
-
-def test_a_count_of_numpy_is_a_count() -> None:
-    assert Truncate(np.int64(3)) == Truncate(3)
-    assert type(Truncate(np.int64(3)).dimensions) is int
 
 
 @pytest.mark.parametrize("step", [Centre(), Whiten(2), RemoveTop(1), RemoveMean(), Standardise(), Flow()], ids=str)

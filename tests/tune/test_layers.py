@@ -57,12 +57,6 @@ def test_twonn_is_the_slope_of_its_line(n: int, d: int, seed: int):
     assert math.isfinite(intrinsic_dimension(twice))
 
 
-def test_twonn_finds_the_dimension_of_what_has_one():
-    flat = torch.rand(1500, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    wide = flat @ torch.randn(2, 30, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-    assert intrinsic_dimension(wide) == pytest.approx(2, abs=0.15)
-
-
 @pytest.fixture(scope="module")
 def llama(tmp_path_factory: pytest.TempPathFactory) -> Encoder:
     return Encoder.load(tiny("llama", tmp_path_factory.mktemp("llama")), classical())

@@ -76,16 +76,6 @@ def test_a_real_gain_is_found_and_saved(tmp_path):
     assert sorted(written["split"]["rank"] + written["split"]["confirm"]) == list(range(200))
 
 
-def test_fitted_steps_are_saved(tmp_path):
-    encoder, pairs = load("bert", tmp_path / "model"), made_up(100)
-    tuned = tune(encoder, pairs)
-    for post in ("centre", "whiten", "remove_top", "tfidf"):
-        at = next(i for i, r in enumerate(tuned.recipes) if r.post.startswith(post) or r.spec == post)
-        tuned.encoder_of(at).save(tmp_path / post)
-        vectors = Encoder.load(tmp_path / post, dtype="float64").encode([*pairs.left, *pairs.right])
-        assert cosines(vectors[:100], vectors[100:]) == pytest.approx(tuned.cosines[at], abs=2e-5)
-
-
 def test_they_are_tried_and_give_what_their_encoder_gives(tmp_path) -> None:
     encoder, pairs = load("gpt2", tmp_path, echo()), made_up()
     tuned = tune(encoder, pairs, Grid(posts=(), heads="none"))

@@ -1,4 +1,4 @@
-"""Classes that users write: their kinds, by which files name them, and hashes of their code."""
+"""Custom classes: the kinds that name them in files, and hashes of their code."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def code_hash(cls: type) -> str | None:
 
 
 def _file(cls: type) -> str | None:
-    """The file of a class's module; in a notebook, the name under which Python keeps the cell of its first function."""
+    """The file of a class's module, or in a notebook the name of the cell that defines its first function."""
     file: str | None = getattr(sys.modules.get(cls.__module__), "__file__", None)
     functions = (inspect.unwrap(value) for value in vars(cls).values() if isinstance(value, FunctionType))
     return file or next((function.__code__.co_filename for function in functions), None)
@@ -75,5 +75,5 @@ class Named:
             other = cls.kinds.get(kind, cls)
             if (other.__module__, other.__qualname__) != (cls.__module__, cls.__qualname__):
                 taken = f"{other.__module__}.{other.__qualname__}"
-                raise MethodError(f"kind={kind!r} of {cls.__name__} is already that of {taken}: choose another")
+                raise MethodError(f"kind={kind!r} of {cls.__name__} is taken by {taken}: choose a different one")
             cls.kinds[kind] = cls

@@ -1,4 +1,4 @@
-"""Token weights by token id, fitted to texts: TF-IDF, SIF, and weights that leave out tokens that bias the mean."""
+"""Token weights by token id, fitted to texts: TF-IDF, SIF, and the removal of tokens that bias the mean."""
 
 from __future__ import annotations
 

@@ -183,7 +183,7 @@ def _check(backbone: Backbone, method: Method) -> None:
 
 
 def by_name(methods: Mapping[str, AnyMethod] | Sequence[AnyMethod]) -> dict[str, AnyMethod]:
-    """Methods by name; those of a list by the names that they have themselves.
+    """Methods by name. In a list, each method has its name in tables.
 
     Raises:
         MethodError: two methods of a list have the same name, or one is a string.

@@ -52,7 +52,7 @@ def to_json(method: AnyMethod) -> dict[str, Any]:
 
 
 def _named_to_json(part: Weighting | CustomStates) -> dict[str, Any]:
-    """Kind and fields of a weighting or of states; for a custom class also its module and name."""
+    """The kind and the fields of a weighting or of states, and the module and name of a custom class."""
     cls = type(part)
     if "kind" not in vars(cls):
         raise MethodError(f"{cls.__name__} has no kind, by which files name it: write kind = 'a_name' in the class")
@@ -96,7 +96,7 @@ def from_json(data: Mapping[str, Any]) -> AnyMethod:
 
 
 def _named(name: str, data: Mapping[str, Any], base: type[Named]) -> Any:
-    """A part of a method by its kind; a custom class is never imported from here."""
+    """A part of a method by its kind. A custom class must be imported already."""
     options = dict(data)
     kind, path = options.pop("kind", None), options.pop("class", None)
     if isinstance(kind, str) and kind in base.kinds:
@@ -137,7 +137,7 @@ def parse_method(text: str) -> AnyMethod:
 
 
 def _members(value: Any, read: Callable[[str], AnyMethod] = lambda text: make(*read_spelling(text, CATALOGUE))) -> Any:
-    """The methods of an ensemble, or its name. By default, texts name no files: a downloaded folder must run none."""
+    """The methods of an ensemble, or its name. By default no text names a file: a downloaded folder must run none."""
     if isinstance(value, str) and re.fullmatch(r"\w+", value) and value not in CATALOGUE:
         return value
     if not isinstance(value, str | list | tuple):

@@ -62,7 +62,7 @@ class Moments:
         return self._directions
 
     def principal(self) -> tuple[Tensor, Tensor]:
-        """Variances (r,), largest first, and principal directions as rows (r, D); those of no variance are left out."""
+        """Variances (r,), largest first, and principal directions as rows (r, D), without those of no variance."""
         values, rows = self.directions()
         kept = values > values[0] * NEGLIGIBLE
         kept[self.count - 1 :] = False
@@ -107,7 +107,7 @@ class Centre(Affine):
     def of(self, moments: Moments) -> Dense:
         """x - mean."""
         if not moments.count:
-            raise InputError("centre needs at least one vector, and got none")
+            raise InputError("centre cannot be fitted to none: pass at least one vector")
         return _affine(torch.eye(len(moments.mean), dtype=torch.float64), moments.mean)
 
 
@@ -121,10 +121,10 @@ class Whiten(Affine):
 
     Args:
         dimensions: number of directions to keep, those of largest variance; None = all in which the vectors differ
-            (some models have components that never change), with `epsilon` all.
+            (some models have constant components); with `epsilon`, all.
         epsilon: added to each variance: the larger, the less changes but the scale. It has the unit of squared
             vectors: put normalise before it to give it one meaning for all models.
-        rotate: turn the result back by U, so that it lies as near as possible to x - mean, in D components.
+        rotate: rotate the result back by U, as close as possible to x - mean, in D components.
     """
 
     dimensions: int | None = None
@@ -134,7 +134,7 @@ class Whiten(Affine):
     def __post_init__(self) -> None:
         check_positive(self, "dimensions")
         if not 0 <= self.epsilon < float("inf"):
-            raise MethodError(f"whiten: epsilon={self.epsilon!r}: give a number from 0, such as 0.01")
+            raise MethodError(f"whiten: epsilon={self.epsilon!r}: pass a number of at least 0, such as 0.01")
 
     def of(self, moments: Moments) -> Dense:
         """W (x - mean). Fewer vectors than components have noise in some directions: refused without epsilon."""
@@ -154,7 +154,7 @@ class Whiten(Affine):
 
 @dataclass(frozen=True)
 class Standardise(Affine):
-    """Mean 0 and standard deviation 1 in each component; a component that never changes becomes 0.
+    """Mean 0 and standard deviation 1 in each component; a constant component becomes 0.
 
     Source: MoEE's code (tianyi-lab/MoE-Embedding@f80bebd), which computes both from the texts of a batch, so that a
     vector depends on the others; here they are fitted. The variance is divided by n - 1, as there.
@@ -179,7 +179,7 @@ class RemoveMean(Affine):
     def of(self, moments: Moments) -> Dense:
         """(I - m m^T) x, by the moments of vectors of length 1."""
         if not moments.count or not bool(moments.mean.any()):
-            raise InputError(f"remove_mean: the mean of {moments.count} vectors has no direction: fit on other texts")
+            raise InputError(f"remove_mean: the mean of {moments.count} vectors is zero: fit on different texts")
         return Dense(_without(F.normalize(moments.mean[None])).float())
 
 
@@ -213,7 +213,7 @@ class RemoveTop(Affine):
         if k > len(rows) or k >= width:
             raise InputError(
                 f"remove_top: {moments.count} vectors of {width} components differ in {len(rows)} directions: "
-                f"{k} of them cannot be removed; fit on more texts, or pass a smaller k"
+                f"{k} of them cannot be removed: fit on more texts, or pass a smaller k"
             )
         weight = _without(rows[:k])
         return _affine(weight, moments.mean) if self.centre else Dense(weight.float())

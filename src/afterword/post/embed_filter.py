@@ -21,7 +21,7 @@ from .steps import BLOCK, Dense, Post
 class EmbedFilter(Post):
     """Keep the components of a vector along some right singular vectors of the language-modelling head: V_k x.
 
-    An `Encoder` replaces it by the layer of its model; a tied head is the embedding table.
+    An `Encoder` replaces it with a layer made from its model. A tied head is the embedding table.
 
     Source: Wu et al. 2026 (arXiv 2606.07502); as their code (CentreChen/EmbFilter@c3958e3), up to signs.
 
@@ -40,10 +40,10 @@ class EmbedFilter(Post):
         check_fields(self)
         count = isinstance(self.keep, int)
         if self.keep is not None and not (self.keep >= 1 if count else 0 < self.keep <= 1):
-            raise MethodError(f"embed_filter: keep={self.keep!r}: give a fraction such as 0.5, or a whole number")
+            raise MethodError(f"embed_filter: keep={self.keep!r}: pass a fraction such as 0.5, or a whole number")
 
     def __call__(self, vectors: Tensor) -> Tensor:
-        """Raise MethodError: the layer is made with an `Encoder`."""
+        """Raise MethodError: only an `Encoder` can make the layer."""
         raise MethodError(f"{self} reads the head of a language model: pass the step to an Encoder: post=(step,)")
 
     def of(self, backbone: Backbone) -> Dense:
@@ -70,5 +70,5 @@ class EmbedFilter(Post):
 
 
 def resolved(steps: Sequence[Post], backbone: Backbone) -> tuple[Post, ...]:
-    """Steps with each `EmbedFilter` replaced by the layer of a model; see `EmbedFilter.of` for what is raised."""
+    """Replace each `EmbedFilter` with the layer of a model; see `EmbedFilter.of` for errors."""
     return tuple(step.of(backbone) if isinstance(step, EmbedFilter) else step for step in steps)

@@ -37,7 +37,7 @@ class Step(nn.Module):
         out = (width - self.middle) * (2 if affine else 1)
         sizes = ((hidden, self.middle), (hidden, hidden), (out, hidden))
         first = [0.05 * torch.randn(*size, generator=generator) for size in sizes[:2]]
-        self.weights = nn.ParameterList([*first, torch.zeros(*sizes[2])])  # the last is 0: no coupling at first
+        self.weights = nn.ParameterList([*first, torch.zeros(*sizes[2])])  # 0: training starts without coupling
         self.biases = nn.ParameterList([torch.zeros(rows) for rows, _ in sizes])
         self.affine = affine
 
@@ -70,10 +70,10 @@ class Step(nn.Module):
 
 
 class Glow(nn.Module):
-    """Invertible steps one after the other: z = f(x), with log |det df/dx| known exactly.
+    """A sequence of invertible steps, z = f(x), with an exact log |det df/dx|.
 
     Source: Kingma & Dhariwal 2018 (Glow); the shape of Li et al. 2020 (BERT-flow), section 3.2 and appendix: random
-    permutations for 1x1 convolutions, additive couplings. All components pass all steps (one level).
+    permutations for 1x1 convolutions, additive couplings. All components pass through all steps (one level).
 
     Args:
         width: D.
@@ -88,7 +88,7 @@ class Glow(nn.Module):
     ) -> None:
         super().__init__()
         if width < 2:
-            raise InputError(f"vectors of {width} component: a flow couples halves and needs at least two")
+            raise InputError(f"width={width}: pass vectors of at least 2 components, whose halves a flow couples")
         self.shape: dict[str, Any] = {"width": width, "steps": steps, "hidden": hidden, "coupling": coupling}
         generator = torch.Generator().manual_seed(seed)
         self.steps = nn.ModuleList(Step(width, hidden, coupling == "affine", generator) for _ in range(steps))
@@ -137,7 +137,7 @@ class Flow(Unfitted):
     """Train an invertible network by maximum likelihood, with a standard normal distribution of the latents.
 
     Source: Li et al. 2020, "On the Sentence Embeddings from Pre-trained Language Models" (BERT-flow), Equation 4;
-    nine steps of 32 units, Adam and one epoch as in bohanli/BERT-flow@9f79ed1, with one level for its three.
+    nine steps of 32 units, Adam and one epoch as in bohanli/BERT-flow@9f79ed1, with one level instead of three.
 
     Args:
         epochs: passes over the vectors.
@@ -146,7 +146,7 @@ class Flow(Unfitted):
         coupling: "additive", as in the paper, or "affine".
         batch: vectors per update.
         rate: learning rate of Adam.
-        rows: maximum number of vectors in memory; of more, a random sample is taken.
+        rows: maximum number of vectors in memory. A random sample is taken of more.
         seed: random seed of the sample, the network and the order of the vectors.
     """
 
@@ -162,14 +162,14 @@ class Flow(Unfitted):
     def __post_init__(self) -> None:
         check_positive(self, "epochs", "steps", "hidden", "batch", "rows")
         if not 0 < self.rate < float("inf"):
-            raise MethodError(f"Flow: rate={self.rate!r}: give a learning rate over 0")
+            raise MethodError(f"Flow: rate={self.rate!r}: pass a learning rate above 0")
 
     def fit(self, vectors: Vectors | Iterable[Vectors]) -> FittedFlow:
         """Train the flow; see `Unfitted.fit`. On the same machine and number of threads, the result is the same."""
         generator = torch.Generator().manual_seed(self.seed)
         x = sample(blocks(vectors), self.rows, generator)
         if len(x) < 2:
-            raise InputError(f"flow: {len(x)} vectors: give at least two, better some thousands")
+            raise InputError(f"flow: {len(x)} vectors are too few: pass at least two, better several thousand")
         net = Glow(x.shape[1], self.steps, self.hidden, self.coupling, self.seed)
         net.start(x)
         adam = torch.optim.Adam(net.parameters(), lr=self.rate)
@@ -186,7 +186,7 @@ class Flow(Unfitted):
 
 
 def sample(parts: Iterator[Tensor], rows: int, generator: torch.Generator) -> Tensor:
-    """A uniform random sample (rows, D) of vectors in float32, in their order; all, if there are no more."""
+    """Draw a uniform random sample of at most `rows` vectors, as float32 and in their order."""
     kept, keys = torch.empty(0), torch.empty(0)
     for part in parts:
         kept, keys = torch.cat([kept, part.float()]), torch.cat([keys, torch.rand(len(part), generator=generator)])

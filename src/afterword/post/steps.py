@@ -35,7 +35,7 @@ class Post(ABC):
 
 
 class Unfitted(Post):
-    """The options of a step that must be fitted to vectors. `fit` returns the step that is applied."""
+    """A step that must be fitted to vectors before it can be applied: `fit` returns the fitted step."""
 
     @abstractmethod
     def fit(self, vectors: Vectors | Iterable[Vectors]) -> Post:
@@ -86,7 +86,7 @@ def check_positive(step: Post, *names: str) -> None:
     for name in names:
         value = getattr(step, name)
         if value is not None and value < 1:
-            raise MethodError(f"{type(step).__name__}: {name}={value!r}: give a whole number of at least 1")
+            raise MethodError(f"{type(step).__name__}: {name}={value!r}: pass a whole number of at least 1")
 
 
 def check_width(step: Post, width: int, expected: int) -> None:
@@ -106,14 +106,14 @@ def blocks(vectors: Vectors | Iterable[Vectors]) -> Iterator[Tensor]:
     for part in [vectors] if isinstance(vectors, Tensor | np.ndarray) else vectors:
         if part.ndim != 2 or width not in (None, part.shape[1]):
             expected = "(n, D)" if width is None else f"(n, {width})"
-            raise InputError(f"vectors of the shape {tuple(part.shape)}: give {expected}")
+            raise InputError(f"vectors have the shape {tuple(part.shape)}: pass {expected}")
         width = part.shape[1]
         for first in range(0, len(part), BLOCK):
             block = part[first : first + BLOCK]
             tensor = torch.tensor(np.asarray(block)) if isinstance(block, np.ndarray) else block.detach().cpu()
             finite = tensor.isfinite().all(1)
             if not bool(finite.all()):
-                raise InputError(f"vector {count + int(finite.int().argmin())} is not finite: leave it out of the fit")
+                raise InputError(f"vector {count + int(finite.int().argmin())} is not finite: remove it")
             count += len(tensor)
             yield tensor
 
@@ -164,7 +164,7 @@ class Dense(Post):
 
     def __post_init__(self) -> None:
         if self.activation not in ACTIVATIONS:
-            raise ModelError(f"Dense activation {self.activation!r} is not known: choose {', '.join(ACTIVATIONS)}")
+            raise ModelError(f"activation={self.activation!r}: choose one of {', '.join(ACTIVATIONS)}")
 
     @classmethod
     def first(cls, dimensions: int, width: int) -> Dense:

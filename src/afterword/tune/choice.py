@@ -60,7 +60,7 @@ def halves(pairs: int, seed: int) -> tuple[Indices, Indices]:
     [20, 21]
     """
     if pairs < FEWEST:
-        raise InputError(f"{pairs} pairs are too few to choose by: give at least {FEWEST}, some hundreds if you can")
+        raise InputError(f"{pairs} pairs are too few for tuning: pass at least {FEWEST}, better several hundred")
     order = np.random.default_rng(seed).permutation(pairs)
     return order[: pairs // 2], order[pairs // 2 :]
 

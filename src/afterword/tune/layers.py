@@ -1,4 +1,4 @@
-"""Choose the layer without labels: measures of every layer's vectors and token states, and the layer they point to."""
+"""Choose a layer without labels, by measures of every layer's vectors and token states."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class LayerTable:
         return int(np.nanargmax(values))
 
     def encoder(self, encoder: Encoder, by: str) -> Encoder:
-        """The encoder with the states of the layer that a criterion chooses; of its steps, it only normalises."""
+        """The encoder with the layer that a criterion chooses. Of its steps only `Normalise` is kept."""
         normal = tuple(step for step in encoder.post if isinstance(step, Normalise))
         return replace(encoder, method=of_states(self.method, self.states[self.chosen(by)]), post=normal)
 
@@ -89,7 +89,7 @@ def layers_without_labels(
         encoder: the model and the method whose states are chosen; its post-processing steps are not used.
         texts: at least 20, better a thousand; equal ones count once.
         limits: batch size and maximum length.
-        on_progress: called with the number of texts that were just finished.
+        on_progress: called with the number of finished texts of each batch.
 
     Raises:
         InputError: there are too few texts, or one has no token.
@@ -127,7 +127,7 @@ def layers_without_labels(
 
 
 def of_states(method: Method, states: str) -> Method:
-    """The method with different states, which its name mentions."""
+    """The method with different states, also in its name."""
     return replace(
         method, states=States(states), name=f"{method.name.removesuffix(method.states.kind).strip()} {states}"
     )

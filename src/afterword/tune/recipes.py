@@ -52,7 +52,7 @@ class Grid:
         copies: how often the text is repeated, for Echo and, on causal models, ReBA; None is 1 and 2 on a causal
             model, where they share a forward, and 1 on others.
         both_ways: numbers of last layers with bidirectional attention (BeLLM); each needs a forward.
-        heads: try Ditto with every head on the three states of the "paper", on "all" states, or on "none".
+        heads: try Ditto with every head on the "paper"'s three states, on "all" states, or not at all ("none").
         posts: post-processing steps for the vectors of the best recipes, fitted to these or to the model. Centring is
             tried with every recipe and need not be named.
         published: try the published methods that need a forward each: prompts, Token Prepending, SCSP, CK, MoEE.
@@ -172,7 +172,7 @@ def every_head(facts: Facts, kinds: tuple[str, ...]) -> Family:
 
 
 def families(grid: Grid, backbone: Backbone, fitted: Mapping[MethodMaker, Weighting] | None = None) -> list[Family]:
-    """All methods of a grid that apply to a model; `fitted` are those with token weights.
+    """All methods of a grid that apply to a model, with the `fitted` methods by token weights.
 
     Raises:
         InputError: the grid has bidirectional layers for a model that is bidirectional already.

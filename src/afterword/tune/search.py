@@ -129,7 +129,7 @@ def mixture(family: Family) -> Tensor:
 def raw_and_centred(vectors: Tensor, mean: Tensor, mix: Tensor) -> Tensor:
     """Cosines of the raw vectors of pairs and of the centred ones (P, R, C, 2).
 
-    A cosine is 0 if a vector is zero, and NaN if a centred vector is but a rounding error.
+    A cosine is 0 if a vector is zero, and NaN if a centred vector is only a rounding error.
 
     Args:
         vectors: of the P left texts, then of the P right ones, by R weightings in S layers (2 P, R, S, D).
@@ -188,13 +188,13 @@ def correlations(a: Tensor, b: Tensor, inside: Tensor) -> Tensor:
 def each_reading(
     backbone: Backbone, family: Family, writings: Sequence[TokenizedText], limits: Limits
 ) -> Iterator[tuple[list[int], Reading]]:
-    """Run all texts once for one family: the indices of each batch, and its reading."""
+    """Run all texts once for one family, and yield the indices of each batch with its reading."""
     budget = limits.budget(backbone.device)
     return each(writings, lambda batch, _: read(backbone, [family], batch)[0], budget, backbone.device)
 
 
 def write_texts(layout: Layout, texts: Sequence[str], backbone: Backbone, limits: Limits) -> list[TokenizedText]:
-    """Write and tokenize texts; warn if some are truncated, refuse those without tokens."""
+    """Write and tokenize texts. Warn if some are truncated; raise InputError for a text without tokens."""
     writings = layout.write(texts, backbone.tokenizer, limits.max_length)
     if empty := [t for w, t in zip(writings, texts, strict=True) if not w.total]:
         raise InputError(f"the text {empty[0]!r:.60} has no token in the model's vocabulary: remove it")
@@ -290,7 +290,7 @@ class Search:
         return self._result(leaders, kept)
 
     def _stream(self, wanted: Indices) -> Iterator[tuple[list[int], list[Reading]]]:
-        """Run batches of whole pairs, sorted by their longer text, then by the shorter: few lengths per batch."""
+        """Run batches of pairs, sorted by their longer text and then by the shorter, for few lengths per batch."""
         lengths = [sorted(self.writings[i + side].size for side in (0, self.pairs)) for i in range(self.pairs)]
         order = sorted(map(int, wanted), key=lambda i: lengths[i][::-1], reverse=True)
         for pairs, readings in self.budget.batches([sum(both) for both in lengths], self._read, order):

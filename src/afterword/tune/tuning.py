@@ -1,4 +1,4 @@
-"""Tune: find the best recipe for a model on scored pairs, with intervals that say how far to trust it."""
+"""Find the best recipe for a model on scored pairs, with confidence intervals of its gain."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from .search import Search, SearchResult, Step, inverse_frequencies, write_texts
 FITTED = (partial(tfidf), partial(sif))
 """Methods with token weights that are fitted to the texts of the pairs that rank."""
 BEST = 4
-"""The number of best recipes of which every two are joined."""
+"""The number of best recipes that are joined in pairs."""
 NAMED = ("ck", "moee")
 """The named ensembles to try; MetaEOL needs eight forwards."""
 
@@ -150,7 +150,7 @@ def tune(
 
 
 def _steps(grid: Grid, backbone: Backbone) -> tuple[list[Step], list[str]]:
-    """The steps to try, those that need no vectors fitted to the model; and why others cannot be tried."""
+    """The steps to try, and why others cannot be tried. Steps that need no vectors are fitted to the model."""
     steps: list[Step] = []
     notes = []
     for post in grid.posts:
@@ -174,7 +174,7 @@ def _cosines(encoder: Encoder, pairs: ScoredPairs) -> Array:
 def _layouts(
     encoder: Encoder, tried: Sequence[Family], texts: Sequence[str], limits: Limits, notes: list[str]
 ) -> Iterator[tuple[list[Family], list[TokenizedText]]]:
-    """The families that share a forward, with the texts as written for it; a note for each template without room."""
+    """Group the families that share a forward, and write the texts for each; note the templates that leave no room."""
     backbone, limit = encoder.backbone, limits.max_length
     methods = [replace(f.first, layout=with_default_prompt(encoder, f.first.layout)) for f in tried]
     for share in shares(methods, backbone):
@@ -213,7 +213,7 @@ def _heads(encoder: Encoder, passes: Sequence[SearchResult]) -> Array | None:
 
 
 def best_of(leaders: Iterable[Leader], gold: Array, ranking: Indices) -> list[Leader]:
-    """The `BEST` recipes on the pairs that rank, the best first; one of each spelling."""
+    """The `BEST` different recipes on the pairs that rank, the best first."""
 
     def rank(leader: Leader) -> float:
         left, right = leader[2][:, ranking].numpy()
