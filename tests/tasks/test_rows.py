@@ -32,16 +32,6 @@ def test_rows_hold_the_fields_asked_for(tmp_path: Path, name: str):
     assert Folder(tmp_path).find("sts") == path
 
 
-def test_one_changed_value_changes_the_digest(tmp_path: Path):
-    write(tmp_path / "a.jsonl", GOOD)
-    write(tmp_path / "b.jsonl", GOOD)
-    write(tmp_path / "c.jsonl", {**GOOD, "score": 3.4})
-    a, b, c = (Folder(tmp_path).digest(name) for name in "abc")
-    assert a == b != c
-    with pytest.raises(MissingDataset):
-        Folder(tmp_path).digest("d")
-
-
 @pytest.mark.parametrize(
     ("row", "problem"),
     [

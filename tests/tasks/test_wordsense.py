@@ -17,7 +17,7 @@ from afterword import Encoder, Method, classical
 from afterword.errors import DataError, InputError, WordNotFound
 from afterword.methods.states import States
 from afterword.tasks.task import Folder, Task, label, read_rows, text
-from afterword.tasks.wordsense import DECISIONS, TASKS, UNDECIDED, NearestSense, OddSense, winner, word_rows
+from afterword.tasks.wordsense import DECISIONS, TASKS, NearestSense, OddSense
 from afterword.text.segments import Segment, TokenizedText
 from afterword.text.words import span_of, tokens_of
 
@@ -116,30 +116,6 @@ def test_the_data_as_they_are(data: Path) -> None:
     counts = [sum(len(o[k]) for o in words.values()) for k in (0, 1)]
     assert len(words) == 20 and counts == [23_370, 10_196]
     assert all(o.text[slice(*o.span)] == o.word for _, test in words.values() for o in test)
-
-
-FAR = "many words " * 40 + "bank"
-
-
-@pytest.fixture(scope="module")
-def encoder() -> Encoder:
-    return Encoder.load("afterword-mini", "classical", max_length=32)
-
-
-def test_a_row_for_each_word_that_is_there(encoder: Encoder) -> None:
-    texts = ["a bank by a bank", "no such thing", "the bank", FAR, "bank it"]
-    rows = word_rows(encoder, texts, [("bank", 1), "bank", (4, 8), "bank", "bank"])
-    assert rows[1] is None and rows[3] is None, "one lacks the word, one is cut before it"
-    for i, word in ((0, (12, 16)), (2, "bank"), (4, "bank")):
-        np.testing.assert_array_equal(rows[i], encoder.encode_words(texts[i], [word])[0])
-
-
-def test_the_winner_stands_alone() -> None:
-    assert winner(np.array([-3.0, -1.0, -2.0])) == 1
-    assert winner(np.array([1.0, 2.0, 2.0])) == UNDECIDED
-    assert winner(np.array([1.0, 1.0 + 1e-15])) == UNDECIDED, "rounding decides nothing"
-    assert winner(np.array([1.0, 1.0 + 1e-6])) == 1
-    assert winner(np.array([1.0, np.nan])) == UNDECIDED and winner(np.array([1.0, np.inf])) == UNDECIDED
 
 
 NEAREST = NearestSense("Toy", "toy")

@@ -27,9 +27,9 @@ NAME = "afterword"
 
 @lru_cache(maxsize=4)
 def loaded(name: str, method: str | None, device: str | None) -> Encoder:
-    """An encoder, loaded once per process; no method of a file, as a table names it, and may come from anywhere."""
+    """Load an encoder once per process. Methods in files are refused: a table from anywhere may name one."""
     if method is not None and method.startswith("@"):
-        raise InputError(f"method={method!r}: a table runs no code of a file: pass a method by its name")
+        raise InputError(f"method={method!r}: a table must not run code from a file: pass the name of a method")
     return Encoder.load(name, method, device=device)
 
 
@@ -41,7 +41,7 @@ class AfterwordFunction(TextEmbeddingFunction):
         name: the model, as `Encoder.load` takes it. Code that comes with a model is never run.
         method: as in "reba:copies=2"; None = the one saved in the folder, or classical.
         device: None = a GPU if there is one.
-        max_retries: LanceDB tries again after an error, which would be the same here.
+        max_retries: 0, because the same error would occur again.
     """
 
     name: str
@@ -64,6 +64,6 @@ class AfterwordFunction(TextEmbeddingFunction):
         return list(self.encoder.encode_query([query]))
 
     def generate_embeddings(self, texts: Sequence[str], *args: Any, **kwargs: Any) -> list[Any]:
-        """The vectors of documents, None for one without tokens (kept by ``on_bad_vectors="null"``)."""
+        """The vectors of documents, or None for a document without tokens (kept by ``on_bad_vectors="null"``)."""
         vectors = self.encoder.encode_document(list(texts), on_empty="nan")
         return [None if np.isnan(vector).any() else vector for vector in vectors]

@@ -80,7 +80,7 @@ def require_mteb() -> None:
 
 @dataclass(eq=False)
 class MtebModel:
-    """A model of mteb (its `EncoderProtocol`) that takes vectors from an embedder.
+    """A model of mteb (an `EncoderProtocol`) around an embedder.
 
     Prompts are by name: of a task or a type of task, optionally with "-query" or "-document"; or of a prompt type.
     """
@@ -102,7 +102,7 @@ class MtebModel:
         batch_size: int | None = None,
         **options: Any,
     ) -> Array:
-        """Sentence vectors (n, D) of the n texts of mteb's batches, with the signature that mteb calls.
+        """Sentence vectors (n, D) of the n texts in mteb's batches.
 
         The task and the prompt type select a prompt. Further options are those of `Encoder.encode`, as in
         ``mteb.evaluate(..., encode_kwargs={"batch_tokens": 4096})``.
@@ -114,7 +114,7 @@ class MtebModel:
         return np.asarray(self.embedder.encode(texts, **options))
 
     def _prompted(self, task_metadata: Any, prompt_type: Any) -> dict[str, Any]:
-        """The option of `encode` that sets a task's prompt: by mteb's names, else by sentence-transformers'."""
+        """The option of `encode` for a task's prompt, by mteb's names or sentence-transformers'."""
         if not self.prompts:
             return {}
         from mteb.models.abs_encoder import get_prompt_name
@@ -125,7 +125,7 @@ class MtebModel:
             name = next((n for n in ("passage", "corpus") if n in self.prompts), None)
         if name is not None:
             return {"prompt_name": name}
-        return {} if kind is None else {"prompt": ""}  # as `Encoder.encode_query`: never the default prompt
+        return {} if kind is None else {"prompt": ""}  # like `Encoder.encode_query`, never the default prompt
 
     def similarity(self, embeddings1: Any, embeddings2: Any) -> Tensor:
         """The similarity of each of n vectors with each of m (n, m)."""
@@ -137,17 +137,17 @@ class MtebModel:
 
 
 SEED = 42
-"""mteb's default seed; the seed of a run is added to it, so that seed 0 gives mteb's scores."""
+"""mteb's default seed. The seed of a run is added, so that seed 0 gives mteb's scores."""
 
 TEXTS = ("sentence1", "sentence2", "text", "sentences")
-"""mteb's names of columns that hold texts; other texts are embedded when mteb asks for them."""
+"""mteb's names of columns with texts; texts in other columns are embedded on demand."""
 
 MTEB_NAMES = {"CMedQAv1": "CMedQAv1-reranking", "CMedQAv2": "CMedQAv2-reranking", "STSB-zh": "STSB"}
 """mteb's names of C-MTEB's tasks where they differ from those of ReBA's tables."""
 
 ON_TEST = ("ATEC", "BQ", "STSB-zh")
-"""Tasks of whose two splits C-MTEB evaluates only "test" (mteb's benchmark "MTEB(cmn, v1)"). Of MultilingualSentiment
-it averages both."""
+"""Tasks with two splits, of which C-MTEB evaluates only "test" (mteb's benchmark "MTEB(cmn, v1)"). For
+MultilingualSentiment it averages both."""
 
 
 def mteb_task(name: str) -> MtebTask:
@@ -187,7 +187,7 @@ class MtebTask(Task):
         return next((group for group, names in CMTEB.items() if name in names), "mteb")
 
     def new(self, seed: int = 0) -> Any:
-        """The task as an object of mteb, without data; the seed is added to mteb's."""
+        """Create mteb's object of the task, without data; the seed is added to mteb's."""
         require_mteb()
         import mteb
 
@@ -201,7 +201,7 @@ class MtebTask(Task):
         return task.filter_eval_splits([self.split]) if self.split else task
 
     def revision(self, source: Source) -> str:
-        """The commit that mteb asks the Hub for; of a copy, a hash of its files."""
+        """The commit that mteb downloads from the Hub, or a hash of the files of a copy."""
         copy = self._copy(source)
         return str(self.new().metadata.dataset.get("revision", "main")) if copy is None else folder_digest(copy)
 
@@ -216,13 +216,13 @@ class MtebTask(Task):
             datasets.disable_progress_bars()
             with warnings.catch_warnings(action="ignore"):
                 task.load_data()
-        except Exception as e:  # of datasets, the Hub, the network, or mteb's reading: all mean that there is none
+        except Exception as e:  # of datasets, the Hub, the network or mteb: no data in any case
             reason = (str(e).strip() or type(e).__name__).splitlines()[0].rstrip(".")
             raise MissingDataset(f"{self.official} cannot be loaded: {reason}; {self._advice()}") from None
         return LoadedMteb(self, task)
 
     def _copy(self, source: Source) -> Path | None:
-        """The folder of the copy; None for the Hub itself."""
+        """The folder of the copy, or None for the Hub."""
         if not isinstance(source, Folder):
             return None
         folder: Path = source.root / self.new().metadata.dataset["path"]
@@ -239,20 +239,20 @@ class MtebTask(Task):
 
 @dataclass(frozen=True)
 class LoadedMteb(Loaded):
-    """A task of mteb with mteb's object, which has its data."""
+    """A task of mteb with its data, which mteb's object holds."""
 
     task: MtebTask
     loaded: Any
 
     def texts(self) -> Sequence[str]:
-        """The texts of the evaluated splits, without duplicates; training texts are drawn later."""
+        """The distinct texts of the evaluated splits; mteb draws training texts later."""
         data = self.loaded.dataset
         subsets = [data.get(subset, data) for subset in self.loaded.hf_subsets]
         parts = [subset[split] for split in self.loaded.eval_splits for subset in subsets if split in subset]
         return list(dict.fromkeys(text for part in parts for text in _texts(part)))
 
     def score(self, embedder: Embedder, seed: int) -> Scores:
-        """``mteb.evaluate`` on an encoder, in this process; splits and subsets are averaged, as mteb does."""
+        """Run ``mteb.evaluate`` on an encoder. Splits and subsets are averaged, as by mteb."""
         import mteb
         from mteb.models.model_meta import ModelMeta
 
@@ -271,7 +271,7 @@ class LoadedMteb(Loaded):
 
 
 def averaged(parts: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """The metrics that all parts have, averaged over them; not retrieval's confidence curves.
+    """Average the metrics that all parts have, without retrieval's confidence curves.
 
     >>> averaged([{"a": 1, "hf_subset": "x"}, {"a": 2.0, "b": 3}])
     {'a': 1.5}

@@ -1,4 +1,4 @@
-"""A sentence-transformers folder run by that library itself, for models without a transformer, such as GloVe."""
+"""Folders that sentence-transformers runs itself: models without a transformer, such as GloVe."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..tasks.task import Array, folder_digest
 
 
 class SentenceTransformerModel:
-    """An embedder for tasks that need sentence vectors only, from a folder, on a device (None = a GPU if any)."""
+    """An embedder that sentence-transformers loads from a folder, on a device (None = a GPU if available)."""
 
     def __init__(self, folder: Path, device: str | None = None) -> None:
         try:

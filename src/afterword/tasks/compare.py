@@ -19,7 +19,7 @@ SAME = 1e-6  # largest difference between a score and the same score recomputed 
 
 
 class Kind(NamedTuple):
-    """What results of one test have in common: group, metric, and the options of the task ("decision=cosine")."""
+    """The group, the metric and the options of a task ("decision=cosine"); a test is over tasks of one kind."""
 
     group: str
     metric: str
@@ -32,14 +32,14 @@ def _kind(result: Result) -> Kind:
 
 @dataclass(frozen=True)
 class Difference:
-    """The scores of two encoders on a task, in percent, and the interval of their difference.
+    """The difference between two encoders on a task, in percent.
 
     Attributes:
         task, kind: the task; its group, metric and protocol.
         first, second: the scores.
-        interval: bootstrap interval of their difference over pairs or questions; NaN if there is none.
-        note: why there is no interval.
-        paired: whether both were scored on the same data by the same protocol and metric.
+        interval: bootstrap interval of their difference over pairs or questions, NaN if undefined.
+        note: the reason for a missing interval.
+        paired: whether data, protocol and metric are the same.
     """
 
     task: str
@@ -58,7 +58,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class PairedTest:
-    """The paired t-test of two encoders over tasks of one kind, each of a different set.
+    """The paired t-test of two encoders over tasks of one kind.
 
     Attributes:
         mean: the mean difference, in percent.
@@ -74,7 +74,7 @@ class PairedTest:
 
 @dataclass(frozen=True)
 class Comparison:
-    """One encoder against another: a difference per common task, and a test per kind with two tasks or more."""
+    """The differences of two encoders by task, and a test for each kind with two or more tasks."""
 
     first: str
     second: str
@@ -86,8 +86,8 @@ def compare(first: Row, second: Row, draws: int = 1000, seed: int = 0) -> Compar
     """Compare two encoders on the tasks that both have.
 
     The bootstrap is paired: both are scored on the same draws of pairs or questions, so that a pair that is hard for
-    both does not widen the interval. A t-test counts only scores of one metric, and no set twice: STSB and STSB.raw, or
-    SLPWC and SLPWC:decision=cosine, are never in one test.
+    both does not widen the interval. A t-test counts only scores of one metric, and each set once: STSB and STSB.raw,
+    or SLPWC and SLPWC:decision=cosine, are never in one test.
 
     Args:
         first: results of the first encoder, the baseline.
@@ -96,7 +96,7 @@ def compare(first: Row, second: Row, draws: int = 1000, seed: int = 0) -> Compar
         seed: random seed of the draws.
 
     Raises:
-        InputError: they have no task in common.
+        InputError: there is no common task.
         MissingExtra: scipy is not installed.
     """
     common = [task for task in first.results if task in second.results]
@@ -130,20 +130,20 @@ def _difference(a: Result, b: Result, draws: int, seed: int) -> Difference:
 
 
 def _incomparable(a: Result, b: Result) -> str:
-    """What makes two results incomparable; "" = nothing."""
+    """Return why two results cannot be compared, or an empty string."""
     if _kind(a) != _kind(b):
-        return "not the same metric"
+        return "different metrics"
     if a.revision != b.revision:
-        return "not the same data"
-    return "not the same protocol" if a.about.get("options") != b.about.get("options") else ""
+        return "different data"
+    return "different protocols" if a.about.get("options") != b.about.get("options") else ""
 
 
 def _interval(a: Result, b: Result, draws: int, seed: int) -> tuple[tuple[float, float], str]:
-    """The interval, or the reason why there is none."""
+    """Return the interval and an empty string, or NaN and the reason."""
     score = _accuracy if "correct" in a.items else pearson if "pearson" in a.metric else spearman
     ours, theirs = _columns(a.items), _columns(b.items)
     if ours is None or theirs is None:
-        return (math.nan, math.nan), "no pairs or questions to draw from"
+        return (math.nan, math.nan), "no pairs or questions"
     if abs(score(*ours) - a.main) > SAME or abs(score(*theirs) - b.main) > SAME:
         several = len(a.scores) > 1 or len(b.scores) > 1
         return (math.nan, math.nan), "a mean over runs" if several else "its score is more than one over its pairs"
@@ -159,7 +159,7 @@ def _accuracy(_: Column, correct: Column) -> float:
 
 
 def _columns(items: Items) -> tuple[Column, Column] | None:
-    """Gold scores and similarities; of questions, twice whether they were answered correctly."""
+    """Gold scores and similarities; for questions, twice whether each answer is correct."""
     if "correct" in items:
         return items["correct"], items["correct"]
     return (items["gold"], items["similarity"]) if "similarity" in items else None

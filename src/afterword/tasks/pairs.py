@@ -20,7 +20,7 @@ from .task import Embedder, Folder, Loaded, Scores, Source, Task, as_read, embed
 Array = NDArray[np.floating[Any]]
 
 SAME = 1e-12
-"""Cosines that differ by less are equal: those of float32 vectors of one direction differ by about 1e-15."""
+"""Cosines that differ by less are equal: rounding of parallel float32 vectors makes about 1e-15."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Pairs(Task):
     metric = "cosine_spearman"
 
     def load(self, source: Source) -> ScoredPairs:
-        """Read the pairs; fewer than two are a DataError, as a score that is not a number."""
+        """Read the pairs. Fewer than two pairs or a score that is not a number raise a DataError."""
         rows = source.rows(self.file, {"sentence1": text, "sentence2": text, "score": number}, {"subset": text})
         if len(rows) < 2:
             raise DataError(f"{self.file} has {len(rows)} pair: a correlation needs at least 2")
@@ -57,10 +57,10 @@ class ScoredPairs(Loaded):
 
     Attributes:
         left, right: the first and the second texts.
-        gold: scores (n,), all NaN if they are hidden.
-        subsets: the names of their subsets, "" without.
+        gold: scores (n,), all NaN if hidden.
+        subsets: the names of their subsets, or "".
         notes: remarks for the reader.
-        conditions: what both texts of a pair are embedded under; empty for none.
+        conditions: the condition of each pair, or nothing.
     """
 
     left: tuple[str, ...]
@@ -71,11 +71,11 @@ class ScoredPairs(Loaded):
     conditions: tuple[str, ...] = ()
 
     def texts(self) -> Sequence[str]:
-        """All texts, with "." for blank ones; none if they are embedded under conditions."""
+        """All texts, with "." for blank ones, or nothing if they have conditions."""
         return [] if self.conditions else [as_read(t) for t in (*self.left, *self.right)]
 
     def score(self, embedder: Embedder, seed: int) -> Scores:
-        """Score an encoder; the seed is not used. Without gold the score is NaN, and the items are similarities."""
+        """Score an encoder. Without gold scores the result is NaN with the similarities. The seed is not used."""
         both = (*self.left, *self.right)
         if self.conditions:
             vectors = embedder.encode([as_read(t) for t in both], conditions=self.conditions * 2)
@@ -104,12 +104,12 @@ def read_pairs(path: str | Path) -> ScoredPairs:
 def score_pairs(a: Array, b: Array, gold: Array, subsets: Sequence[str] = ()) -> Scores:
     """Correlations between the similarities of vectors and scores.
 
-    They are NaN if the similarities or the scores are constant, or a vector is NaN or infinite; a note says why.
+    They are NaN, with a note, if the similarities or the scores are constant, or a vector is NaN or infinite.
 
     Args:
         a, b: vectors of the first and the second texts (n, D).
         gold: scores (n,).
-        subsets: n names; if they are not all equal, each subset is scored too.
+        subsets: n names; if they differ, each subset is scored too.
     """
     cosine = cosines(a, b)
     if np.ptp(cosine) < SAME:
@@ -136,7 +136,7 @@ def _by_subset(cosine: Array, gold: Array, subsets: Sequence[str]) -> dict[str, 
 
 
 def _undefined(similarity: Array, gold: Array) -> tuple[str, ...]:
-    """A note why the correlation is undefined; none if it is defined."""
+    """A note with the reason if the correlation is undefined."""
     if bad := int((~np.isfinite(similarity)).sum()):
         return (f"undefined: {bad} of {len(similarity)} similarities are not finite numbers",)
     if np.ptp(similarity) == 0:
@@ -161,7 +161,7 @@ class Sts(Pairs):
 
 
 class StsRaw(Sts):
-    """The same pairs in the organisers' text, cased and not tokenised, as in MTEB."""
+    """The same pairs in the organisers' text, cased and not tokenised, as in mteb."""
 
     group = "sts-raw"
 
@@ -193,7 +193,7 @@ def sts(
 
 @dataclass(frozen=True)
 class ChineseSts(Pairs):
-    """An STS set of C-MTEB on a local file, scored as `Pairs` describes; a note says if the file is a sample.
+    """An STS set of C-MTEB on a local file, scored like `Pairs`, with a note if the file is a sample.
 
     ReBA's tables report Pearson's correlation, which is among the metrics.
 
@@ -207,7 +207,7 @@ class ChineseSts(Pairs):
     languages = ("cmn-Hans",)
 
     def load(self, source: Source) -> ScoredPairs:
-        """Read the pairs, as `Pairs.load`."""
+        """Read the pairs."""
         pairs = super().load(source)
         if len(pairs.gold) == self.rows:
             return pairs
@@ -218,7 +218,7 @@ class ChineseSts(Pairs):
 
 
 UNLABELLED = -1.0
-"""The value that the test split of C-STS has instead of labels."""
+"""The label of unlabelled rows in the test split of C-STS."""
 
 
 @dataclass(frozen=True)
@@ -228,7 +228,7 @@ class Csts(Task):
     Both texts are embedded under the row's condition: the method's template must hold {condition}, as that of
     `prompt("csts")` does (BeLLM, section 5.1). The main score is Spearman's correlation of cosine and label.
 
-    The data may not be redistributed unencrypted: the authors give out csts_train.csv, csts_validation.csv and
+    The data may not be redistributed unencrypted: the authors distribute csts_train.csv, csts_validation.csv and
     csts_test.csv (princeton-nlp/c-sts); put them into en/csts/ of the data folder (docs/data.md).
 
     Source: Deshpande et al. 2023.
@@ -238,7 +238,7 @@ class Csts(Task):
     metric = "cosine_spearman"
 
     def load(self, source: Source) -> ScoredPairs:
-        """Read the rows; those of the test split have no labels."""
+        """Read the rows. Those of the test split have no labels."""
         columns = dict.fromkeys(("sentence1", "sentence2", "condition"), text)
         rows = source.rows(self.file, columns, {"label": number})
         labels = [UNLABELLED if r["label"] is None else r["label"] for r in rows]
@@ -256,13 +256,13 @@ class Csts(Task):
 
 
 class CstsTest(Csts):
-    """The test split, whose labels are hidden: its similarities are sent to the authors (`submission`)."""
+    """The test split, whose labels are hidden: the authors score its similarities (`submission`)."""
 
     group = "csts-test"
 
 
 def submission(similarities: Array) -> str:
-    """The similarities (n,) of the test split of C-STS in the format that the authors' server expects.
+    """Format the similarities (n,) of the test split of C-STS for the authors' server.
 
     A JSON object that maps each row number, from 0 and as a string, to its similarity: {"0": 0.97, "1": 0.95, ...},
     with all 4,732 rows of the test split (princeton-nlp/c-sts, README.md, "Submitting Test Results", and

@@ -1,4 +1,4 @@
-"""Scores from the tables of the papers, as data, with their sources, and our results in the same columns."""
+"""The tables of the papers with their sources, and our results in the same columns."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ Numbers = tuple[float | None, ...]
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table: the tasks that it averages, one or several, each with our name of the table's metric."""
+    """A column of a table: one task or several to average, each with our name of the table's metric."""
 
     heading: str
     members: tuple[tuple[str, str | None], ...]
 
     @property
     def metric(self) -> str:
-        """Our metric, if all tasks have the same."""
+        """The metric of all tasks, or an empty string if they differ."""
         metrics = {metric for _, metric in self.members}
         return (metrics.pop() or "") if len(metrics) == 1 else ""
 
     def score(self, results: Mapping[str, Result], scale: int) -> tuple[float | None, float | None]:
-        """Our score and its deviation over seeds; None if a result is missing. An average is rounded as the papers'."""
+        """Our score and its deviation over seeds, or None if a result is missing. Averages are rounded as printed."""
         by_seed = [results[task].by_seed(metric) if task in results and metric else {} for task, metric in self.members]
         if not all(by_seed):
             return None, None
@@ -54,9 +54,9 @@ class Line:
 
     Attributes:
         name: model and method, as printed.
-        scores, deviations: one per column; None for a missing one.
-        source: the work that the table cites for the line; "" = the paper itself; `HERE` for our results.
-        notes: for each column, what the reader must know of its score.
+        scores, deviations: one per column, None if missing.
+        source: the work that the table cites; "" = the paper itself; `HERE` = our results.
+        notes: remarks on the score of each column.
     """
 
     name: str
@@ -67,12 +67,12 @@ class Line:
 
     @property
     def ours(self) -> bool:
-        """Whether it was evaluated here."""
+        """Whether it is our result."""
         return self.source == HERE
 
     @property
     def whose(self) -> str:
-        """Who has evaluated it, as in "published, Gao et al. (2021)"."""
+        """The source of the scores, as in "published, Gao et al. (2021)"."""
         return HERE if self.ours else f"published, {self.source}" if self.source else "published"
 
 
@@ -81,7 +81,7 @@ class Published:
     """One table of a paper.
 
     Attributes:
-        id: its name on the command line, as in "bellm-1".
+        id: its name, as in "bellm-1".
         paper, reference: name of the paper's method; its authors and title.
         table, title: number and caption.
         scale: 100 for percent, 1 for fractions, as printed.
@@ -101,7 +101,7 @@ class Published:
 
     @property
     def tasks(self) -> set[str]:
-        """Our tasks behind its columns."""
+        """The names of our tasks in its columns."""
         return {task for column in self.columns for task, _ in column.members}
 
     def line(self, row: Row) -> Line:
@@ -115,13 +115,13 @@ class Published:
         return Line(row.name, scores, deviations, HERE, notes)
 
     def lines(self, rows: Sequence[Row]) -> list[Line]:
-        """The lines of our rows that have a score in this table, then the paper's."""
+        """Our lines with a score in this table, then the lines of the paper."""
         ours = [line for line in map(self.line, rows) if any(score is not None for score in line.scores)]
         return [*ours, *self.rows]
 
 
 def on_their_data(results: Mapping[str, Result]) -> dict[str, Result]:
-    """Results by the names of published columns: one on mteb's data ("TNews.mteb") comes before a local one."""
+    """Results by the names of published columns. A result on mteb's data ("TNews.mteb") replaces a local one."""
     return {**results, **{name.removesuffix(OFFICIAL): r for name, r in results.items() if name.endswith(OFFICIAL)}}
 
 
@@ -159,7 +159,7 @@ def _table(raw: Mapping[str, Any], cmteb: Mapping[str, str]) -> Published:
 
 
 def chosen(ids: Sequence[str], rows: Sequence[Row]) -> list[Published]:
-    """The tables with these ids; "all" is every table in which one of our rows has a place; without rows, all."""
+    """The tables with these ids. "all" selects every table with a score of our rows, or every table without rows."""
     if unknown := set(ids) - {"all", *published()}:
         name = min(unknown)
         raise InputError(

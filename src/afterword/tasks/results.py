@@ -1,4 +1,4 @@
-"""Results of an evaluation: a JSON file per task in the form of mteb's TaskResult, and tables of a folder's results."""
+"""Results of an evaluation: JSON files in the format of mteb's TaskResult, and tables of a folder's results."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Cells = Sequence[Sequence[str]]
 SPLIT = "test"  # the name of the split in mteb's format
 AVERAGE = "Avg."
 SUBMISSION = ".submission.json"
-"""The end of the name of a file in a folder of results that is sent to a task's authors."""
+"""The end of the name of a file to send to a task's authors."""
 
 
 @dataclass(frozen=True)
@@ -38,9 +38,9 @@ class Result:
 
     Attributes:
         task, group, metric: names of the task, its group and its main score.
-        revision: a hash of the data, or their commit.
+        revision: a hash or the commit of the data.
         scores: scores by seed; under 0 if the task uses no seed.
-        about: whatever else the scores depend on: model, encoder, options, versions.
+        about: the model, and the settings that scores depend on: encoder, options, library versions.
     """
 
     task: str
@@ -56,28 +56,28 @@ class Result:
         return fmean(s.main for s in self.scores.values())
 
     def by_seed(self, metric: str | None = None) -> dict[int, float]:
-        """A metric by seed, or the main score; empty if there is no such number."""
+        """A metric, or the main score, by seed; empty if the metric is not a number or does not exist."""
         values = {seed: s.main if metric is None else s.metrics.get(metric) for seed, s in self.scores.items()}
         return {seed: value for seed, value in values.items() if isinstance(value, int | float)}
 
     @property
     def deviation(self) -> float | None:
-        """The main score's sample standard deviation over seeds (n - 1); None for one seed."""
+        """The sample standard deviation (n - 1) of the main score over seeds, or None for one seed."""
         return deviation([self.by_seed()])
 
     @property
     def items(self) -> Items:
-        """The values per pair or question that the bootstrap draws from, averaged over seeds."""
+        """The values per pair or question for the bootstrap, averaged over seeds."""
         every = [s.items for s in self.scores.values()]
         return {name: np.mean([items[name] for items in every], axis=0) for name in every[0]}
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """The task's notes of all seeds, without duplicates."""
+        """The distinct notes of all seeds."""
         return tuple(dict.fromkeys(note for s in self.scores.values() for note in s.notes))
 
     def to_json(self) -> dict[str, Any]:
-        """A TaskResult of mteb; fields that mteb does not have are under "afterword", which it ignores."""
+        """A TaskResult of mteb. Further fields are under "afterword", which mteb ignores."""
         means: dict[str, Any] = {"main_score": self.main, **_mean([s.metrics for s in self.scores.values()])}
         if self.deviation is not None:
             means["main_score_std"] = self.deviation
@@ -98,7 +98,7 @@ class Result:
 
 
 def _mean(every: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Metrics averaged over seeds, also nested ones."""
+    """Metrics, also nested ones, averaged over seeds."""
     means: dict[str, Any] = {}
     for name, value in every[0].items():
         values = [metrics[name] for metrics in every]
@@ -107,11 +107,11 @@ def _mean(every: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def write(path: Path, result: Result) -> None:
-    """Write a result atomically; of a test split without labels, the submission to its authors too."""
+    """Write a result atomically, and for a split with hidden labels also the submission to its authors."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with atomic_file(path) as file:
         file.write((json.dumps(result.to_json(), ensure_ascii=False, default=lambda v: v.tolist()) + "\n").encode())
-    if "predicted" in result.items:  # labels that only a task's authors have
+    if "predicted" in result.items:  # the labels are hidden
         with atomic_file(path.with_suffix(SUBMISSION)) as file:
             file.write(submission(result.items["predicted"]).encode())
 
@@ -144,7 +144,7 @@ class Row:
     """One encoder's results.
 
     Attributes:
-        name: name of the encoder, as tables show it.
+        name: name of the encoder in tables.
         results: results by task.
         model: name of its model.
     """
@@ -155,19 +155,19 @@ class Row:
 
 
 def read_results(*folders: Path) -> list[Row]:
-    """Read the results of all encoders below folders, sorted by path; incomplete files are left out with a warning."""
+    """Read the results of all encoders below folders, sorted by path. Skip incomplete files with a warning."""
     inside: dict[Path, list[Result]] = {}
     for folder in folders:
         if not folder.is_dir():
-            raise MissingDataset(f"{folder} does not exist: pass a folder that `afterword evaluate` wrote")
+            raise MissingDataset(f"{folder} does not exist: pass a folder of results")
         for path in sorted(folder.rglob("*.json")):
             if not path.name.endswith(SUBMISSION):
                 try:
                     inside.setdefault(path.parent, []).append(read(path))
                 except DataError as e:
-                    warn(f"{e}: it is left out")
+                    warn(f"{e}: skipped")
         if not any(folder in (at, *at.parents) for at in inside):
-            raise DataError(f"{folder} holds no results: pass a folder that `afterword evaluate` wrote")
+            raise DataError(f"{folder} has no results: pass a folder of results")
     rows = [_row(at, members) for at, members in inside.items()]
     counts = Counter((row.model, row.name) for row in rows)
     return [
@@ -185,7 +185,7 @@ def _row(folder: Path, members: Sequence[Result]) -> Row:
 
 
 def named(rows: Sequence[Row]) -> list[Row]:
-    """Rows with unambiguous names: if there are several models, each name begins with its model."""
+    """Put the model before the name of each row if there are several models."""
     several = len({row.model for row in rows}) > 1
     return [replace(row, name=f"{row.model} {row.name}") if several else row for row in rows]
 
@@ -236,7 +236,7 @@ def _cell(percent: float, spread: float | None) -> str:
 
 
 def _average(results: Sequence[Result | None]) -> str:
-    """The mean, rounded as in published tables; a dash if a score is missing or undefined."""
+    """The mean, rounded as in published tables, or a dash if a score is missing or undefined."""
     defined = [r for r in results if r is not None and not math.isnan(r.main)]
     if len(defined) < len(results):
         return "-"
@@ -244,19 +244,19 @@ def _average(results: Sequence[Result | None]) -> str:
 
 
 def _notes(task: str, rows: Sequence[Row]) -> list[str]:
-    """Remarks on a task, with the names of the rows if they are not of all, and whether the data are the same."""
+    """The notes of a task, with names of rows for a note of some rows only, and a warning about different data."""
     by_row = {row.name: row.results[task] for row in rows if task in row.results}
     notes = []
     for note in dict.fromkeys(note for r in by_row.values() for note in r.notes):
         names = [name for name, r in by_row.items() if note in r.notes]
         notes.append(": ".join([", ".join([task, *(names if len(names) < len(by_row) else [])]), note]))
     if len({r.revision for r in by_row.values()}) > 1:
-        notes.append(f"{task}: the rows are of different data, and cannot be compared")
+        notes.append(f"{task}: the rows have different data and cannot be compared")
     return notes
 
 
 def deviation(tasks: Sequence[Mapping[int, float]]) -> float | None:
-    """The standard deviation over seeds of the mean of tasks' scores by seed; a task with one seed is constant."""
+    """The standard deviation over seeds of the mean over tasks. A task with one seed counts as constant."""
     seeds = max(tasks, key=len)
     if len(seeds) < 2:
         return None
@@ -285,7 +285,7 @@ def _escaped(cell: str) -> str:
 
 
 def markdown(score_tables: Sequence[ScoreTable], lay: Callable[[Cells], str] = aligned) -> str:
-    """Tables as Markdown, or with cells laid out differently."""
+    """Format tables as Markdown, or their cells with another function `lay`."""
     texts = []
     for table in score_tables:
         notes = "".join(f"\n- {_escaped(note)}" for note in table.notes)
@@ -294,7 +294,7 @@ def markdown(score_tables: Sequence[ScoreTable], lay: Callable[[Cells], str] = a
 
 
 def as_csv(rows: Sequence[Row]) -> str:
-    """Results as CSV, with one line per encoder and task."""
+    """Format results as CSV, one line per encoder and task."""
     out = StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(["model", "encoder", "group", "task", "metric", "score", "deviation", "seeds", "notes"])

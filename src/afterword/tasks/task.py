@@ -1,4 +1,4 @@
-"""A task, which loads data, asks an encoder for vectors and returns scores; and data sets as checked rows."""
+"""The interface of a task, and data sets as checked rows."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from ..files.read import ENDINGS, open_rows
 Array = NDArray[np.floating[Any]]
 Row = dict[str, Any]
 Check = Callable[[Any], Any]
-"""Converts a field's raw value to the value that is used; raises a ValueError that describes an invalid one."""
+"""A function that converts the raw value of a field, or raises a ValueError that describes an invalid one."""
 
 
 class Embedder(Protocol):
-    """The methods that a task needs of an encoder; `Encoder` has them."""
+    """The methods of an encoder that tasks call; `Encoder` has them."""
 
     def encode(self, texts: Sequence[str], /, *, conditions: Sequence[str] | None = None) -> Array:
         """Sentence vectors (n, D)."""
 
     def encode_words(self, texts: Sequence[str], words: Sequence[Any], /) -> Any:
-        """Word vectors, as `Encoder.encode_words` gives them."""
+        """Word vectors, as from `Encoder.encode_words`."""
 
 
 def embed(embedder: Embedder, texts: Sequence[str]) -> Array:
-    """Sentence vectors (n, D) of n texts; equal texts are embedded once.
+    """Sentence vectors (n, D) of n texts, each distinct text embedded once.
 
     A blank text is replaced by ".", as in SentEval's examples (facebookresearch/SentEval, examples/bow.py, `batcher`);
     SimCSE's evaluation runs the special tokens alone.
@@ -55,12 +55,12 @@ class Scores:
     """The scores of an encoder on a task.
 
     Attributes:
-        main: the score that tables show, by convention between 0 and 1 (or -1 and 1); NaN if it is undefined.
+        main: the score in tables, by convention between 0 and 1 (or -1 and 1); NaN if undefined.
         metrics: all scores by name, `main` among them under the name of the task's main metric; values are numbers,
             or dictionaries of numbers (scores by subset).
-        items: values per pair or question, from which bootstrap intervals are drawn, as columns of equal length:
+        items: values per pair or question for bootstrap intervals, as columns of equal length:
             "gold" and "similarity", whose correlation is the score; or "correct", whose mean is the score.
-        notes: remarks for the reader, for instance why a score is NaN.
+        notes: remarks for the reader, such as why a score is NaN.
     """
 
     main: float
@@ -73,12 +73,12 @@ class Loaded(ABC):
     """A task with its data in memory."""
 
     def texts(self) -> Sequence[str]:
-        """The texts that `score` will embed without conditions; they are embedded beforehand, for all encoders."""
+        """The texts that `score` embeds without conditions; the runner embeds them in advance for all encoders."""
         return ()
 
     @abstractmethod
     def score(self, embedder: Embedder, seed: int) -> Scores:
-        """Score an encoder; the seed is that of folds, classifiers and clusterings."""
+        """Score an encoder; the seed is for folds, classifiers and clusterings."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ class Task(ABC):
     """Whether the seed changes the score."""
 
     def revision(self, source: Source) -> str:
-        """A hash of the data that it reads: if it changes, old scores are void; errors as for `load`."""
+        """A hash of the data, which makes saved scores invalid if it changes. Errors as for `load`."""
         return source.digest(self.file)
 
     @abstractmethod
@@ -143,12 +143,12 @@ class TaskRun:
         return self.label or self.task.name
 
     def seeds(self, seeds: Sequence[int]) -> tuple[int, ...]:
-        """The seeds of these to run it with; 0 alone if the task uses no seed."""
+        """The seeds to run the task with: all of them, or only 0 if the task uses no seed."""
         return tuple(seeds) if self.task.seeded else (0,)
 
 
 class Source(ABC):
-    """A source of data sets: a `Folder`, or the `Hub`. A frozen dataclass."""
+    """A source of data sets: a `Folder` or the `Hub`."""
 
     def rows(self, name: str, fields: Mapping[str, Check], optional: Mapping[str, Check] | None = None) -> list[Row]:
         """All rows of a data set.
@@ -171,11 +171,11 @@ class Source(ABC):
 
     @abstractmethod
     def records(self, name: str, column: str) -> Iterator[tuple[object, int, Mapping[str, Any]]]:
-        """For each row: its file or split, its line from 1, and its unchecked fields, among them `column`."""
+        """Yield the file or split, the line from 1 and the unchecked fields of each row; `column` must exist."""
 
     @abstractmethod
     def digest(self, name: str) -> str:
-        """A hash of a data set's content: it changes when a row does; `name` and errors as for `rows`."""
+        """A hash of the rows of a data set; `name` and errors as for `rows`."""
 
 
 @dataclass(frozen=True)
@@ -183,13 +183,13 @@ class Folder(Source):
     """A folder of data sets.
 
     Args:
-        root: path of the folder; files are named relative to it.
+        root: path of the folder.
     """
 
     root: Path
 
     def find(self, name: str) -> Path:
-        """The file of a data set, whose name may lack its ending."""
+        """The file of a data set; the ending may be missing in its name."""
         for ending in ("", *ENDINGS):
             path = self.root / (name + ending)
             if path.is_file():
@@ -255,7 +255,7 @@ def text(value: Any) -> str:
 
 
 def number(value: Any) -> float:
-    """Check for a finite number, or a string that spells one.
+    """Check for a finite number, also as a string.
 
     >>> number("3.8")
     3.8
@@ -277,7 +277,7 @@ def label(value: Any) -> str:
 
 
 def texts(value: Any) -> list[str]:
-    """Check for a list of strings that is not empty."""
+    """Check for a non-empty list of strings."""
     if not isinstance(value, list) or not value or not all(isinstance(v, str) for v in value):
         raise ValueError(f"is {value!r:.40}, not a list of strings")
     return value
@@ -285,12 +285,12 @@ def texts(value: Any) -> list[str]:
 
 @dataclass(frozen=True)
 class Part:
-    """One split of one repository on the hub.
+    """One split of a repository on the Hugging Face Hub.
 
     Args:
-        repository, split, configuration: their names there, as in "mteb/sts12-sts".
-        fields: our field names to the repository's.
-        fixed: our fields that the repository lacks, with one value for all rows.
+        repository, split, configuration: their names on the Hub, as in "mteb/sts12-sts".
+        fields: the repository's names of fields by ours.
+        fixed: fields with one value for all rows, which the repository lacks.
         revision: a commit; None = the newest.
     """
 
@@ -338,32 +338,32 @@ PARTS: Mapping[str, tuple[Part, ...]] = {
         Part(GLUE, "test", PAIR, TEST, "mrpc"),
     ),
 }
-"""The splits that make up each data set.
+"""The splits of each data set.
 
-The hub has STS in the organisers' text only, without the names of subsets. It has no usable SICK-R: MTEB's set holds
+The Hub has STS in the organisers' text only, without the names of subsets. It has no usable SICK-R: MTEB's set holds
 the pairs of all three splits as one (9,927), another keeps 4,906 of the 4,927 test pairs. The transfer sets have the
 rows of SentEval's, but not its Moses tokenisation and wrongly decoded letters; CR and MPQA lack the empty texts."""
 
 
 @dataclass(frozen=True)
 class Hub(Source):
-    """The Hugging Face Hub, or a mirror of it; names and fields are mapped to those that the tasks use.
+    """The Hugging Face Hub or a mirror of it, with names and fields mapped to ours.
 
     Args:
-        mirror: a folder with copies of repositories under their names, as "mteb/sts12-sts"; None = the hub itself.
+        mirror: a folder with copies of repositories under their names, such as "mteb/sts12-sts"; None = the Hub.
     """
 
     mirror: Path | None = None
 
     def digest(self, name: str) -> str:
-        """The SHA-256 of the rows in order, over the fields in use."""
+        """The SHA-256 of the rows."""
         total = sha256()
         for _, _, raw in self.records(name):
             total.update(json.dumps(raw, sort_keys=True).encode())
         return total.hexdigest()
 
     def records(self, name: str, column: str = "") -> Iterator[tuple[object, int, Mapping[str, Any]]]:
-        """The rows of all splits that make up a data set, under our names of fields."""
+        """Yield the rows of all splits of a data set, with our names of fields."""
         if name not in PARTS:
             raw = name.replace("en/sts/", "en/sts_raw/")
             fix = f"it has {raw}: run the group sts-raw" if raw in PARTS else "pass a folder that has it"

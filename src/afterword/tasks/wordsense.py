@@ -1,4 +1,4 @@
-"""Word sense tasks: which sentence uses a word in a different sense, and which sense does a word have?"""
+"""Word sense tasks: find the sentence that uses a word in another sense, and the sense of a word."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ The option with the largest score is the answer."""
 
 
 class Question(NamedTuple):
-    """A word, three sentences or more that should contain it, and the index of the one that uses it differently."""
+    """A word, three or more sentences with it, and the index of the sentence with another sense."""
 
     word: str
     options: tuple[str, ...]
