@@ -64,28 +64,6 @@ def test_equal_texts_are_compared_once(run: Run, gpt2: Path):
     assert pair["similarity"]["vector"] == found["similarity"]["vector"][0][1]
 
 
-def centred(*sides: np.ndarray) -> np.ndarray:
-    mean = np.concatenate(sides).astype(np.float64).mean(0)
-    one, other = ((side - mean) / np.linalg.norm(side - mean, axis=1, keepdims=True) for side in (sides[0], sides[-1]))
-    return one @ other.T
-
-
-def test_centred_cosines_are_those_less_the_mean_of_both_sides(run: Run, gpt2: Path, tmp_path: Path):
-    others = ["A dog barks.", "The bank of the river."]
-    (tmp_path / "others.txt").write_text("\n".join(others))
-    encoder = Encoder.load(gpt2, classical())
-    left, right = encoder.encode(TEXTS), encoder.encode(others)
-    words = ("similar", "-m", gpt2, "--method", "classical", "--centre", "--json", *TEXTS)
-    for found, wanted in (
-        (run(*words), centred(left)),
-        (run(*words, "--against", tmp_path / "others.txt"), centred(left, right)),
-    ):
-        told = json.loads(found.out)
-        assert found.code == 0 and told["centred"] is True
-        np.testing.assert_allclose(told["similarity"]["vector"], wanted, atol=2e-5)
-    assert "centred" not in json.loads(run("similar", "-m", gpt2, "--method", "classical", "--json", *TEXTS).out)
-
-
 STORED = [*(f"text number {i}" for i in range(20)), "", "the bank", "the bank", "water " * 60]
 
 

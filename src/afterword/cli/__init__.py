@@ -22,7 +22,7 @@ VERBS = {
     "cluster": "groups", "index": "index", "search": "search", "methods": "methods", "inspect": "methods",
     "analyse": "analyse", "train": "train", "evaluate": "evaluate", "tune": "tune", "compare": "compare",
 }  # fmt: skip
-"""The module of each verb."""
+"""The module that defines each verb."""
 
 SETTINGS: dict[str, Any] = {
     "context_settings": {"help_option_names": ["-h", "--help"]},

@@ -34,7 +34,7 @@ OPTIONS: dict[str, str] = {}
 
 
 class Interrupted(Exception):
-    """The end of a run by Ctrl-C or SIGTERM, with what is kept."""
+    """A run was ended by Ctrl-C or SIGTERM; the message says what is kept."""
 
 
 @dataclass
@@ -138,7 +138,7 @@ def with_options(message: str, options: Mapping[str, str]) -> str:
 
 @contextmanager
 def terminated_like_ctrl_c() -> Iterator[None]:
-    """SIGTERM ends a run as Ctrl-C does: temporary files are removed, and the last line says what is kept."""
+    """End a run by SIGTERM as by Ctrl-C: remove temporary files, and say what is kept."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -165,7 +165,7 @@ def interruptible(kept: Callable[[], str]) -> Iterator[None]:
 
 
 def _leave_stdout() -> None:
-    """Redirect a broken stdout, which Python flushes at exit: it would print a traceback."""
+    """Redirect a broken stdout, so that Python's flush at exit prints no traceback."""
     try:
         sys.stdout.flush()
     except (OSError, ValueError):
@@ -192,7 +192,7 @@ def say(line: str) -> None:
 
 @contextmanager
 def report_warnings() -> Iterator[None]:
-    """Print each warning and log message once, on one line, and a sum of truncated texts at the end."""
+    """Print each warning and log message once, on one line, and the number of truncated texts at the end."""
     cut: list[TextsCut] = []
     unknown: list[TextsUnknown] = []
     seen: set[str] = set()
@@ -236,7 +236,7 @@ class _Lines(logging.Handler):
 
 @contextmanager
 def without_advice() -> Iterator[None]:
-    """Leave out what only advises on the command line."""
+    """Do not print messages that only give advice."""
     _Lines.advice = False
     try:
         yield
@@ -250,7 +250,7 @@ def shown(progress: bool | None) -> bool:
 
 
 def say_loading(model: str, progress: bool | None) -> None:
-    """Say that the model is being loaded, which may take a while, where a bar is drawn."""
+    """Say that the model is being loaded, if a progress bar is drawn."""
     if shown(progress):
         say(f"loading {model} ...")
 
@@ -259,12 +259,12 @@ class Bar:
     """The progress of a long task.
 
     Args:
-        what: is done.
-        unit: of what is counted, in the plural.
-        total: number of them; None if it is not known.
-        show: True draws the bar always, False shows nothing; None draws it on a terminal, and prints lines elsewhere.
-        done: how many an earlier run has done.
-        clock: gives the time in seconds.
+        what: the name of the task.
+        unit: the unit that is counted, in the plural.
+        total: the number of units; None if it is unknown.
+        show: True draws the bar, False shows nothing; None draws it on a terminal, and prints lines elsewhere.
+        done: the number of units that an earlier run has done.
+        clock: returns the time in seconds.
     """
 
     def __init__(

@@ -88,7 +88,7 @@ class Chunks:
 
 @dataclass(frozen=True)
 class Jobs:
-    """The options that a job in a folder has, and a file does not."""
+    """Options that only a job in a folder has."""
 
     title: ClassVar = "Jobs"
     workers: Annotated[str | None, Option("--workers", metavar="N",
@@ -98,7 +98,7 @@ class Jobs:
     threads: Annotated[int | None, Option("--threads", min=1, metavar="N",
         help="Threads of each process of a job.")] = None
     shard_rows: Annotated[int | None, Option("--shard-rows", min=1, metavar="N",
-        help="Most rows of a shard. Default: 1024.")] = None
+        help="Maximum number of rows of a shard. Default: 1024.")] = None
     id: Annotated[str | None, Option("--id", metavar="NAME", help="The field whose values name a job's rows.")] = None
     no_text: Annotated[bool, Option("--no-text", help="Leave the texts out of a job's shards.")] = False
     dry_run: Annotated[bool, Option("--dry-run",
@@ -107,7 +107,7 @@ class Jobs:
 
 @dataclass(frozen=True)
 class Fitting:
-    """What is fitted to texts, and where the fitted encoder is saved."""
+    """Fitting to texts, and the folder of the fitted encoder."""
 
     title: ClassVar = "Method"
     post: Annotated[str | None, Option("--post", metavar="STEPS",
@@ -204,7 +204,7 @@ def target_of(output: str | None, jobs: Jobs) -> tuple[Path | None, Path | None]
 
 
 def kept_in(folder: Path | None) -> str:
-    """What an interruption keeps of a job; "" if there is none."""
+    """Say what an interruption keeps of a job; "" if there is no job."""
     if folder is None or not (folder / JOB).is_file():
         return ""
     from ..jobs.job import Job
@@ -213,7 +213,7 @@ def kept_in(folder: Path | None) -> str:
 
 
 def recipe_of(model: Model, method: Method, speed: Speed, **more: Any) -> Recipe:
-    """What makes the vectors, from the options."""
+    """Describe how vectors are made, from the options."""
     from ..jobs.recipe import Recipe
 
     load = {name: value for name, value in vars(model).items() if value and name != "model"}
@@ -229,7 +229,7 @@ class JobBar(Listener):
         self.bar: Any = None
 
     def begin(self, rows: int, before: JobResult) -> None:
-        """Draw it."""
+        """Draw the bar."""
         self.before = before.rows
         if before.rows:
             say(f"{plural(before.rows, 'row')} done before")
@@ -281,7 +281,7 @@ def to_folder(folder: Path, inputs: Inputs, recipe: Recipe, speed: Speed, jobs: 
 
 
 def print_estimate(inputs: Inputs, recipe: Recipe) -> int:
-    """Print what a job would take."""
+    """Print the rows, tokens, time and size of a job."""
     from ..jobs.run import estimate
 
     found = estimate(inputs, recipe)
@@ -331,7 +331,7 @@ def to_file(
 
 
 def rereadable(inputs: Inputs, listed: Reader | None, folder: Path) -> Inputs:
-    """The input as a file that can be read again: texts, the standard input and a pipe are copied to the folder."""
+    """Copy input that can be read only once (texts, the standard input, a pipe) to a file in the folder."""
     from ..files.read import format_of
     from ..jobs.output import copy_input
 
@@ -385,7 +385,7 @@ def to_stdout(
 
 
 def summary(rows: int, rejected: int, new: int, listing: Path | None, seconds: float, where: str = "") -> str:
-    """The last line of a run; the rate is that of the ``new`` rows that this run embedded.
+    """The last line of a run, with the rate of the ``new`` rows that this run embedded.
 
     >>> summary(3, 0, 3, None, 1.0), summary(2000, 3, 500, Path("bad.jsonl"), 10.0)
     ('3 rows in 1.0 s (3 rows/s)', '2,000 rows, 500 of them in 10.0 s (50 rows/s); 3 rejected, listed in bad.jsonl')

@@ -47,7 +47,7 @@ QueryPromptName = Annotated[str | None, Option("--query-prompt-name", metavar="N
 Language = Annotated[str | None, Option("--language", metavar="NAME",
     help="Language of the text index, such as English or German: its stems; or none. Default: English, or none where "
     "most letters are not Latin.")]
-Prune = Annotated[bool, Option("--prune", help="Delete what the input no longer has.")]
+Prune = Annotated[bool, Option("--prune", help="Delete rows that are no longer in the input.")]
 Status = Annotated[bool, Option("--status", help="Print what is in the index, and nothing else.")]
 # fmt: on
 
@@ -70,7 +70,7 @@ def index(
     on_long: o.OnLong = "warn",
     as_json: o.AsJson = False,
 ) -> int:
-    """Build an index of texts, or update it: texts that it already has are not embedded again.
+    """Build an index of texts, or update it. Texts that are already in it are not embedded again.
 
     Search it by `afterword search`. A row that cannot be embedded is left out and listed, and the run ends with exit
     code 1.
@@ -177,7 +177,7 @@ class Build:
         return self._finish(update)
 
     def _load(self, id: str | None) -> tuple[MethodsEmbedder, IndexInfo]:
-        """Load the model: what embeds texts, and what the index is made by."""
+        """Load the model. Returns what embeds texts, and what an index records of it."""
         from ..jobs.recipe import MethodsEmbedder
         from ..jobs.shard import made_by
         from ..search.index import IndexInfo
@@ -195,7 +195,7 @@ class Build:
     def _open(
         self, embedder: MethodsEmbedder, info: IndexInfo, kinds: Mapping[str, Any], texts: Sequence[str]
     ) -> Index:
-        """The index, with these kept columns; the unfinished first build, if there is one; else a new one."""
+        """Open the index, or its unfinished first build, or else create it; add the kept columns."""
         from ..search.index import FIRST, TABLE, Index, exists, language_of
         from ..search.stored import same_encoder
 
@@ -211,7 +211,7 @@ class Build:
         return index
 
     def _finish(self, update: Update) -> int:
-        """Delete what is gone, build the indexes, and say what was done. Returns the exit code."""
+        """Delete old rows, build the text and vector indexes, and report. Returns the exit code."""
         from ..jobs.output import Rejects
         from ..search.index import exists
 

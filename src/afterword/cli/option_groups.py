@@ -87,7 +87,7 @@ class Model(Loading):
 
 @dataclass(frozen=True)
 class OptionalModel(Model):
-    """The model of a verb that can do without: an index names its own, and stored vectors need none."""
+    """A model that may be left out: an index names its model, and stored vectors need none."""
 
     model: o.Model = ""
 

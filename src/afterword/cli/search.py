@@ -115,7 +115,7 @@ def search(
 
 
 def encoder_of(index: Index, choice: Model, method: str | None) -> Encoder:
-    """The encoder that made an index; code is never run because an index names it."""
+    """Load the encoder that made an index. Code that only the index names is never run."""
     info = index.info
     loading = {name: getattr(choice, name) or value for name, value in info.loading.items()}
     used = replace(choice, model=choice.model or info.model, **loading)
@@ -132,7 +132,7 @@ def _measured(
     index: Index, queries: Path, qrels: Path, settings: Search, by: By | None,
     vectors_of: Callable[[list[str]], Any], as_json: bool,
 ) -> list[str]:  # fmt: skip
-    """JSON, or a table with a row for each way of searching: the metrics on queries with judgements."""
+    """The metrics of each way of searching on judged queries, as JSON or as a table."""
     from ..search.find import METRICS, JudgedQueries, measure
 
     judged = JudgedQueries.read(index, queries, qrels)

@@ -34,9 +34,9 @@ class Side:
 
     Attributes:
         texts: the n texts.
-        rows: for each text, the rows that hold it: lines of a file from 1, or numbers of stored rows from 0.
+        rows: for each text, the rows that hold it: lines of a file, from 1, or numbers of stored rows, from 0.
         vectors: by method, (n, D).
-        key: what `named` gives: the "line", "row" or "id" of a row.
+        key: what `named` returns: the "line", "row" or "id" of a row.
         rejected: lines without a vector, with the reason.
         missing: the number of rows without a vector.
         notes: lines to print on rows without a vector and repeated ones.
@@ -68,7 +68,7 @@ def finish(sides: Sequence[Side]) -> int:
 
 
 def read_items(reader: Reader) -> list[Item]:
-    """The rows of an input that is embedded now; closes it."""
+    """Read the rows of an input that is embedded now, and close it."""
     from ..jobs.rows import items_of
 
     with closing(reader):
@@ -188,7 +188,7 @@ def load_as_stored(
 def load_same(
     model: Model, infos: Mapping[str, VectorsInfo], path: Path, method: AnyMethod | None
 ) -> tuple[Encoder, str]:
-    """Load the encoder that made stored vectors, and find their column; without a method, with theirs."""
+    """Load the encoder that made stored vectors, by default with their method, and find their column."""
     from ..methods.serialize import from_json
     from ..post import Normalise
     from ..search.stored import same_encoder

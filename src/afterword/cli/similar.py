@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -43,9 +43,6 @@ Top = Annotated[int | None, Option("--top", min=0, metavar="N",
     help="Print the N most similar pairs of all texts. Default: 10, or all with --threshold.")]
 Threshold = Annotated[float | None, Option("--threshold", metavar="X",
     help="Only pairs with a similarity of at least X.")]
-Centre = Annotated[bool, Option("--centre",
-    help="Subtract the mean of all vectors, of both sides together, before they are compared: vectors of a language "
-    "model all point one way. A similarity then depends on the other texts.")]
 Condition = Annotated[str | None, Option("--condition", metavar="TEXT",
     help="The value of {condition} in the template, for every text.")]
 # fmt: on
@@ -60,7 +57,6 @@ def similar(
     by: Similarity = None,
     top: Top = None,
     threshold: Threshold = None,
-    centre: Centre = False,
     condition: Condition = None,
     batch_tokens: o.BatchTokens = None,
     as_json: o.AsJson = False,
@@ -99,7 +95,7 @@ def similar(
         sides = [embed_side(items or [], embedder, source.input)]
         sides += [] if others is None else [embed_side(others, embedder, against)]
     top = TOP if top is None and threshold is None else top
-    result = compare(sides, by or embedder.encoder.similarity_fn_name, top, threshold, centre)
+    result = compare(sides, by or embedder.encoder.similarity_fn_name, top, threshold)
     typer.echo("\n".join(_json(result) if as_json else _page(result, bool(texts))))
     return finish(sides)
 
@@ -111,8 +107,7 @@ class Comparison:
     Attributes:
         sides: the texts that are compared.
         by: the similarity function.
-        threshold: the least similarity.
-        centred: whether the mean of all vectors was subtracted.
+        threshold: the lowest similarity.
         rows, columns: (k,) the texts of each pair, the most similar pairs by the first method first.
         scores: (k,) their similarities by method.
     """
@@ -120,7 +115,6 @@ class Comparison:
     sides: Sequence[Side]
     by: str
     threshold: float | None
-    centred: bool
     rows: Rows
     columns: Rows
     scores: Mapping[str, Array]
@@ -136,7 +130,7 @@ class Comparison:
         return {name: similarity(left.vectors[name], right.vectors[name], self.by) for name in left.vectors}
 
 
-def compare(sides: Sequence[Side], by: str, top: int | None, threshold: float | None, centre: bool) -> Comparison:
+def compare(sides: Sequence[Side], by: str, top: int | None, threshold: float | None) -> Comparison:
     """Compare the texts of one side with each other, or with those of the second side."""
     from ..encode.similarity import pairwise
 
@@ -146,31 +140,17 @@ def compare(sides: Sequence[Side], by: str, top: int | None, threshold: float | 
     if threshold is not None and threshold > 1 and by == "cosine":
         raise typer.BadParameter(f"{threshold:g} is above 1, the highest cosine: use {threshold / 100:g}",
                                  param_hint="--threshold")  # fmt: skip
-    if centre:
-        sides = _centred(sides)
     left, right = sides[0].vectors, sides[-1].vectors
     first, *more = left
     rows, columns, best = nearest(left[first], right[first], by, top, threshold, len(sides) == 1)
     scores = {first: best} | {name: pairwise(left[name][rows], right[name][columns], by) for name in more}
-    return Comparison(sides, by, threshold, centre, rows, columns, scores)
-
-
-def _centred(sides: Sequence[Side]) -> list[Side]:
-    """The sides with the mean of all their vectors subtracted, by method."""
-    import numpy as np
-
-    count = sum(len(side.texts) for side in sides)
-    if count < 3:
-        raise typer.BadParameter(f"{count} texts are too few: pass at least 3", param_hint="--centre")
-    total = {name: sum(side.vectors[name].sum(0, dtype=np.float64) for side in sides) for name in sides[0].vectors}
-    means = {name: (vector / count).astype(np.float32) for name, vector in total.items()}
-    return [replace(side, vectors={name: v - means[name] for name, v in side.vectors.items()}) for side in sides]
+    return Comparison(sides, by, threshold, rows, columns, scores)
 
 
 def nearest(
     a: Array, b: Array, by: str, top: int | None = None, threshold: float | None = None, itself: bool = False
 ) -> tuple[Rows, Rows, Array]:
-    """The most similar pairs of rows of ``a`` (n, D) and ``b`` (m, D): the rows of both, and the similarities (k,)."""
+    """Find the most similar pairs of rows of ``a`` (n, D) and ``b`` (m, D): both numbers and the similarity (k,)."""
     import numpy as np
 
     from ..encode.similarity import similarity
@@ -216,7 +196,6 @@ def _json(result: Comparison) -> list[str]:
         ],
         "rejected": [{"line": line, "reason": reason} for line, reason in left.rejected],
     }
-    out |= {"centred": True} if result.centred else {}
     if len(result.sides) == 2 and right.key == "line":
         out |= {"against": [right.texts[j] for j in index[1]], "against_lines": [row for row, _ in rows[1]]}
         out |= {"against_rejected": [{"line": line, "reason": reason} for line, reason in right.rejected]}
@@ -228,7 +207,7 @@ def _number(score: Any) -> float:
 
 
 def _page(result: Comparison, typed: bool) -> list[str]:
-    """A matrix of a few texts, and the most similar pairs; typed texts have no line numbers."""
+    """A matrix of a few texts, and the most similar pairs. Typed texts have no line numbers."""
     lines = _matrix(result)
     if len(result.rows):
         return [*lines, *[""] * bool(lines), *_pairs(result, typed)]
