@@ -69,7 +69,9 @@ def test_options_reach_the_grid(run: Run, gpt2: Path, dev: Path, tmp_path: Path)
 
 def test_without_labels(run: Run, bert: Path, tmp_path: Path):
     (tmp_path / "t.txt").write_text("\n".join(TEXTS))
-    ended = run("tune", "-m", bert, "--method", "classical", "--texts", tmp_path / "t.txt", "--out", tmp_path / "o")
+    words = ("tune", "-m", bert, "--method", "classical", "--texts", tmp_path / "t.txt", "--out", tmp_path / "o")
+    ended = run(*words, "--plot", tmp_path / "heads.svg")
+    assert "correlation with TF-IDF × 100" in drawn(tmp_path / "heads.svg")
     found = json.loads((tmp_path / "o" / "tune.json").read_text())
     head = found["heads"]["label_free"]
     assert ended.code == 0 and f"chosen: head {head}, whose diagonal correlates with TF-IDF by" in ended.out

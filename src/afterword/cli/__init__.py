@@ -94,7 +94,11 @@ class Verb(Page, typer.core.TyperCommand):
 
 
 class Verbs(Page, typer.core.TyperGroup):
-    """A command with several verbs."""
+    """A command with several verbs, and its help page if none is named."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the arguments; without any, print the help page."""
+        return super().parse_args(ctx, args or ["--help"])
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write the options, and the verbs with their summaries."""
@@ -160,7 +164,7 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback(invoke_without_command=True)
+@app.callback()
 def _root(
     context: typer.Context,
     version: Annotated[
@@ -175,8 +179,6 @@ def _root(
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
 ) -> None:
     context.ensure_object(State).debug = debug
-    if context.invoked_subcommand is None:
-        typer.echo(context.get_help())
 
 
 @cache

@@ -25,12 +25,6 @@ Corpus = Annotated[
 analyse = typer.Typer(help="Measure a model's layers, tokens and vectors, as the papers do.", cls=Verbs, **SETTINGS)
 
 
-@analyse.callback(invoke_without_command=True)
-def _root(context: typer.Context) -> None:
-    if context.invoked_subcommand is None:
-        typer.echo(context.get_help())
-
-
 def turning_point(
     model: Models,
     dev: Annotated[list[Path], Option(metavar="FILE", show_default=False,

@@ -21,12 +21,6 @@ job = typer.Typer(
 Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder of the job.", show_default=False)]
 
 
-@job.callback(invoke_without_command=True)
-def _root(context: typer.Context) -> None:
-    if context.invoked_subcommand is None:
-        typer.echo(context.get_help())
-
-
 @job.command("status", cls=Verb)
 def status(folder: Folder, as_json: o.AsJson = False) -> int:
     """Print the progress of a job.

@@ -161,33 +161,24 @@ def tune(
         else:
             layers = layers_without_labels(encoder, texts, limits, bar.update)
             result = report.save_layer(encoder, layers, data.criterion, out, overwrite)
-    if figure.plot is not None and heads is not None:
-        draw_heads(heads, short_name(model.model), figure.plot, figure.dark)
+    if heads is not None:
+        figure.draw(draw_heads, heads, short_name(model.model))
     typer.echo(json.dumps(result, ensure_ascii=False) if as_json else report.page(result, heads, out))
     return 0
 
 
-def draw_heads(heads: HeadMap, model: str, plot: Path, dark: bool) -> None:
+def draw_heads(path: Path, heads: HeadMap, model: str, *, dark: bool) -> None:
     """Draw the scores of all heads, or their correlations with TF-IDF if there are no scores."""
     from ..methods import spelled_head
     from ..papers import figure
     from ..papers.importance import plot_heads
 
-    chosen = heads.label_free
+    note = f"dashed: head {spelled_head(heads.label_free)}, chosen without labels"
     if heads.scores is None:
         table, best, label = heads.correlation, None, "correlation with TF-IDF × 100"
-        note = f"each head's attention of a token to itself; dashed: head {spelled_head(chosen)}, the highest"
     else:
         table, best, label = heads.scores, heads.best, "Spearman × 100"
-        note = (
-            f"Ditto on the mean of the first and last states, all dev pairs; framed: head {spelled_head(best)}, the "
-            f"best; dashed: head {spelled_head(chosen)}, chosen without labels, place {heads.place} of {table.size}"
-        )
-    figure.draw(
-        plot,
-        partial(plot_heads, scores=table, label=label, best=best, chosen=chosen),
-        size=(2.4 + 0.38 * table.shape[1], 1.6 + 0.3 * table.shape[0]),
-        title=f"{model}: attention heads",
-        note=note,
-        dark=dark,
-    )
+        note = f"Ditto on the dev pairs; framed: head {spelled_head(best)}, the best; {note}, place {heads.place}"
+    plot = partial(plot_heads, scores=table, label=label, best=best, chosen=heads.label_free)
+    size = (2.4 + 0.38 * table.shape[1], 1.6 + 0.3 * table.shape[0])
+    figure.draw(path, plot, size=size, title=f"{model}: attention heads", note=note, dark=dark)
