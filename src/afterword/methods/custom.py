@@ -15,11 +15,7 @@ PACKAGE = __name__.partition(".")[0]
 
 
 def is_custom(cls: type) -> bool:
-    """Whether a class is a user's, defined neither in this package nor in Python's standard library.
-
-    >>> is_custom(int)
-    False
-    """
+    """Whether a class is a user's, defined neither in this package nor in Python's standard library."""
     package = cls.__module__.partition(".")[0]
     return package != PACKAGE and package not in sys.stdlib_module_names
 

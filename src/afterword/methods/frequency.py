@@ -222,10 +222,6 @@ def tf_idf(tokens: Tensor, inverse: Tensor, inside: Tensor | None = None) -> Ten
 
     Returns:
         (G, n).
-
-    >>> import torch
-    >>> tf_idf(torch.tensor([[1, 0, 1]]), torch.tensor([0.5, 2.0])).tolist()
-    [[4.0, 0.5, 4.0]]
     """
     same = tokens[:, :, None] == tokens[:, None]
     same = same if inside is None else same & inside[:, None]

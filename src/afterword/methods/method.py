@@ -79,8 +79,7 @@ class Ensemble:
         if not isinstance(methods, list | tuple) or not methods:
             raise MethodError(f"ensemble: methods={methods!r:.60}: pass a list of at least one method")
         if other := [method for method in methods if not isinstance(method, Method)]:
-            why = "is an ensemble: name its methods instead" if isinstance(other[0], Ensemble) else "is not a method"
-            raise MethodError(f"ensemble: {str(other[0])!r:.60} {why}")
+            raise MethodError(f"ensemble: {str(other[0])!r:.60} is not a single method: pass methods such as echo()")
         object.__setattr__(self, "methods", tuple(methods))
         check_fields(self)
         if self.weights is not None:
@@ -88,8 +87,8 @@ class Ensemble:
                 raise MethodError(
                     f"ensemble: {len(self.weights)} weights for {len(methods)} methods: pass one per method"
                 )
-            if wrong := [weight for weight in self.weights if not 1e-30 <= weight <= 1e30]:
-                raise MethodError(f"ensemble: a weight is {wrong[0]!r:.60}: pass a number from 1e-30 to 1e30")
+            if wrong := [weight for weight in self.weights if not 0 < weight < math.inf]:
+                raise MethodError(f"ensemble: a weight is {wrong[0]!r:.60}: pass a number above 0")
             object.__setattr__(self, "weights", tuple(map(float, self.weights)))
 
     def __str__(self) -> str:

@@ -90,10 +90,6 @@ def label_free(
     Raises:
         InputError: there are too few texts, or one has no token.
         AttentionNotSeen: the model's attention weights cannot be read.
-
-    >>> heads = label_free(Encoder.load("afterword-mini", "classical"), ["the cat sat", "the dog ran off"])
-    >>> heads.correlation.shape
-    (6, 8)
     """
     backbone, limits, facts = encoder.backbone, limits or Limits(encoder.max_length), encoder.backbone.facts
     backbone.require(True, None)

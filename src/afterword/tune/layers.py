@@ -94,10 +94,6 @@ def layers_without_labels(
     Raises:
         InputError: there are too few texts, or one has no token.
         MethodError: the method splits texts into chunks.
-
-    >>> table = layers_without_labels(Encoder.load("afterword-mini", "classical"), [f"{n} cats" for n in range(20)])
-    >>> len(table.states), table.measures["dimension"].shape
-    (7, (7,))
     """
     method, backbone = one_method(encoder.method, "choosing a layer"), encoder.backbone
     if method.layout.chunk is not None:
@@ -148,9 +144,6 @@ def matrix_entropy(rows: Tensor) -> Tensor:
     """The matrix-based entropy of vectors (..., n, D), as a share of its maximum ln min(n, D): 0 to 1 (...).
 
     -sum p_i ln p_i, with p_i the eigenvalues of Z Z^T divided by their sum. NaN for one vector, or for zeros.
-
-    >>> matrix_entropy(torch.eye(3)).item()
-    1.0
     """
     n, width = rows.shape[-2:]
     gram = rows @ rows.mT if n <= width else rows.mT @ rows
@@ -164,9 +157,6 @@ def mean_curvature(rows: Tensor) -> Tensor:
     """The mean angle between successive steps x_{k+1} - x_k of vectors (..., n, D), in radians (...).
 
     NaN for fewer than three vectors. A step of length 0 has a right angle to any other.
-
-    >>> round(mean_curvature(torch.tensor([[0.0, 0.0], [1.0, 0.0], [1.0, 1.0]])).item() / math.pi, 4)
-    0.5
     """
     steps = torch.nn.functional.normalize(rows.diff(dim=-2), dim=-1)
     cosines = (steps[..., 1:, :] * steps[..., :-1, :]).sum(-1)

@@ -74,9 +74,6 @@ class Recipe:
         method: the embedding method.
         post: "none", "centre", "whiten" ..., as `parse_post` reads it.
         spec: the method as `parse_method` reads it.
-
-    >>> Recipe(classical(), "none").level, Recipe(classical("last", states="layer:1"), "centre").level
-    (0, 3)
     """
 
     method: AnyMethod

@@ -108,12 +108,6 @@ def tune(
     Raises:
         InputError: there are too few pairs, or no recipe has a defined correlation.
         MethodError: a template or a number of the grid is invalid for its method.
-
-    >>> from afterword.tasks import pairs
-    >>> encoder = Encoder.load("afterword-mini", "classical")
-    >>> left, gold = [f"{n} cats" for n in range(40)], np.arange(40.0)
-    >>> tune(encoder, pairs.ScoredPairs(tuple(left), tuple(left[::-1]), gold, ()), seed=1).choice.improved
-    False
     """
     grid, limits = grid or Grid(), limits or Limits(encoder.max_length)
     split = halves(len(pairs.gold), seed)
