@@ -12,7 +12,7 @@ from .facts import Facts
 NO_ATTENTION = frozenset(
     "linear_attention conv moe mlp dense sparse mamba mamba2 recurrent ssm lightning_attention".split()
 )
-"""Types in configurations of layers without softmax attention: recurrences, convolutions, feed-forward layers."""
+"""Layer types without softmax attention: recurrences, convolutions, feed-forward layers."""
 
 
 def text_config(config: Any) -> Any:

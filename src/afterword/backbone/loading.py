@@ -49,10 +49,10 @@ MERGEABLE: dict[str, tuple[Any, ...]] = {"peft_type": ("LORA",), "modules_to_sav
 """Settings of an adapter that can be merged into the weights."""
 
 MARKS = (".base_layer.", ".original_module.")
-"""In the layer with which PEFT replaces another, the names of that layer's own weights hold one of these."""
+"""Parts of the names under which PEFT's layers keep the weights of the layers that they replace."""
 
 INSIDE = "inside_of"
-"""Attribute of an encoder taken out of an encoder-decoder: its name in the full model, and the full configuration."""
+"""Attribute of an encoder from an encoder-decoder: its name in the full model, and the full configuration."""
 
 
 def load_backbone(
@@ -73,8 +73,8 @@ def load_backbone(
     """Load a model and its tokenizer, and run the self-check.
 
     Args:
-        name: a folder, a model on the Hugging Face hub, or one of the package ("afterword-mini"); or a located source,
-            which replaces the arguments from `revision` to `subfolder` (see `ModelSource`).
+        name: a folder, a model on the Hugging Face hub, or a model of the package ("afterword-mini"); or a located
+            source, which replaces the arguments from `revision` to `subfolder` (see `ModelSource`).
         device: None = a GPU if there is one.
         dtype: None = float32 on a CPU, the checkpoint's own on a GPU.
         trust_remote_code: run the model's own code.
@@ -141,7 +141,7 @@ def load_head(backbone: Backbone, name: str | Path | None = None) -> nn.Module:
     head = causal.get_output_embeddings()
     names = [n for n, module in causal.named_modules() if module is head]
     if not names or any(k.startswith(f"{names[0]}.") for k in report["missing_keys"]):
-        raise ModelError(f"{path} was saved without its language-model head: name the model that it was made from")
+        raise ModelError(f"{path} was saved without its language-model head: pass the model that it was made from")
     if head.in_features != facts.width:
         raise ModelError(f"the head of {path} reads {head.in_features} components, the model returns {facts.width}")
     return head.to(backbone.device).eval()  # type: ignore[no-any-return]
@@ -228,7 +228,7 @@ def _load_model(path: str, config: Any, options: dict[str, Any]) -> Any:
     named, kept = dict(_tensors(full)), {id(t) for _, t in _tensors(model)}
     missing = [k for k in report["missing_keys"] if "pooler" not in k and (k not in named or id(named[k]) in kept)]
     if missing:
-        raise ModelError(f"{path} lacks {len(missing)} weights, {missing[0]} among them: the folder is incomplete")
+        raise ModelError(f"{path} lacks {len(missing)} weights, such as {missing[0]}: download or save the model again")
     if options["dtype"] in (torch.float64, "float64"):  # the grouped product of experts does not support float64
         model.set_experts_implementation("eager")
     return model.eval()
@@ -340,7 +340,7 @@ def _load_adapter(model: Any, path: str) -> None:
         raise ModelError(f"{path} holds an adapter of an encoder-decoder: merge it into the weights first")
     report = model.load_adapter(path)
     if missing := sorted(report.missing_keys):
-        raise ModelError(f"{path} lacks {len(missing)} weights of its adapter, {missing[0]} among them")
+        raise ModelError(f"{path} lacks {len(missing)} weights of its adapter, such as {missing[0]}: save it again")
     if unread := sorted(report.unexpected_keys):
         raise ModelError(f"transformers does not read {unread[0]} of the adapter in {path}: merge it with PEFT")
 
@@ -369,9 +369,9 @@ def _merge_adapter(model: Any, folder: Path) -> None:
 def write_model(model: Any, tokenizer: Any, folder: Path) -> None:
     """Write a model and its tokenizer.
 
-    A model with an adapter is written with its own weights and the adapter's, so that the folder is complete and loads
-    to the same vectors, with or without a PEFT wrapper around the model. The encoder of an encoder-decoder is written
-    with the weight names and the configuration of the full model, so that transformers' AutoModel can load it too.
+    The folder of a model with an adapter holds the weights of both and loads to the same vectors. The encoder of
+    an encoder-decoder is written with the weight names and the configuration of the full model, so that transformers'
+    AutoModel can load it too.
 
     Raises:
         ModelError: the folder would not load to the same model.

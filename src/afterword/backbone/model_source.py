@@ -24,17 +24,17 @@ PACKAGED = Path(__file__).parent.parent / "models"
 MINILM = "minilm"
 CONFIG, INDEX, ADAPTER = "config.json", "model.safetensors.index.json", "adapter_config.json"
 CHECKED = (CONFIG, INDEX, ADAPTER)
-"""The files of a model on the hub that are downloaded and checked before the others."""
+"""Files of a model on the hub that are downloaded and checked first."""
 SAFE = ".safetensors"
 MODEL_FILES = (CONFIG, "modules.json")
 MARKS = ("modules.json", "llm2vec_config.json", "angle.config", ADAPTER)
-"""A repository with one of these files is downloaded completely: it says more than which model to load."""
+"""Files that describe a method or an adapter: a repository with one of them is downloaded in full."""
 NEEDED = ["*.json", "*.safetensors", "*.txt", "*.model", "*.jinja", "*.py", "angle.config"]
-"""The files of such a repository that are downloaded; the rest is for other runtimes."""
+"""Files of such a repository to download; the others are for different runtimes."""
 HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
-"""A name on the hub: ``model`` or ``owner/model``; one with a leading dot is a path."""
+"""A name on the hub, ``model`` or ``owner/model``; a name with a leading dot is a path."""
 SECONDS = 2.5
-"""How long the hub may take to accept a connection, and as long again to answer."""
+"""Timeout for connecting to the hub, and for its answer."""
 
 
 def find(name: str | Path) -> str:

@@ -92,7 +92,7 @@ class _Check:
         raise UnsupportedModel(f"{self.facts.kind} cannot be run exactly ({reasons})")
 
     def _make_texts(self) -> list[list[int]]:
-        """Random texts, two with special tokens, and the first text again with another last token."""
+        """Make random texts, two with special tokens, and repeat the first text with a different last token."""
         window, sparse = introspection.window(self.model.config), introspection.sparse_from(self.model.config)
         edges = ((window, EDGES[0]), (self.facts.split_at, EDGES[0]), (sparse, EDGES[1]))
         lengths = [*LENGTHS, *(edge + 3 for edge, most in edges if edge is not None and edge <= most)]
@@ -310,10 +310,10 @@ def _float32(value: Any) -> Any:
 
 
 COUNTING = frozenset("arange cumsum linspace".split())
-"""Functions of torch by which a model counts tokens."""
+"""Names of torch functions that models count tokens with."""
 
 INDEXING = re.compile("__[gs]etitem__|index_|gather|scatter|take|embedding|one_hot|put_")
-"""How the names of functions begin that use a number as an index into a tensor, which must not change."""
+"""Names of functions that use a number as an index into a tensor, which must not be moved."""
 
 
 class CountingFromAfar(TorchFunctionMode):
