@@ -19,14 +19,6 @@ def own(tmp_path_factory: pytest.TempPathFactory):
     return load_backbone(tiny("gpt2", tmp_path_factory.mktemp("run")))
 
 
-def test_windows_change_nothing(own, monkeypatch: pytest.MonkeyPatch) -> None:
-    encoder, texts = Encoder(own, reba()), [f"text {i} {'x' * (i % 7)}" for i in range(20)]
-    whole = encoder.encode(texts)
-    monkeypatch.setattr(room, "WINDOW", 6)
-    assert close(encoder.encode(texts), whole, 1e-5)
-    assert np.isnan(encoder.encode([*texts, ""], on_empty="nan")[-1]).all()
-
-
 TEXTS = [
     "dog",
     "a b",

@@ -1,12 +1,9 @@
 import pytest
-from tests.agreement import close
 from tests.tiny import tiny
 
 from afterword import Encoder, classical, reba
 from afterword.backbone.backbone import Backbone
 from afterword.backbone.loading import load_backbone
-from afterword.encode.limits import Limits
-from afterword.encode.spans import word_vectors
 from afterword.errors import InputError, TooLong, WordNotFound
 
 TEXTS = ["the bank of the river", "a bank", "money in the bank of the town", "nothing", "bank by bank"]
@@ -16,14 +13,6 @@ WORDS = [["bank", "river"], ["bank"], ["bank"], [], [("bank", 1), "by"]]
 @pytest.fixture(scope="module")
 def backbone(tmp_path_factory) -> Backbone:
     return load_backbone(tiny("llama", tmp_path_factory.mktemp("llama")))
-
-
-@pytest.mark.parametrize("window", [1, 2, 99])
-def test_windows_change_nothing(backbone: Backbone, monkeypatch, window: int) -> None:
-    whole = word_vectors(backbone, reba(), TEXTS, WORDS, Limits())
-    monkeypatch.setattr("afterword.encode.spans.WINDOW", window)
-    for one, other in zip(whole, word_vectors(backbone, reba(), TEXTS, WORDS, Limits()), strict=True):
-        assert one.shape == other.shape and (not one.size or close(one, other, 1e-5))
 
 
 def test_a_word_that_is_nowhere_is_seen_before_any_text_is_run(backbone: Backbone, monkeypatch) -> None:

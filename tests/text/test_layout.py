@@ -174,12 +174,6 @@ def test_a_layout_that_cannot_be(options: dict, value: str) -> None:
         _ = Layout(**options)
 
 
-def test_conditions_are_asked_for(own) -> None:
-    for template, conditions in (("{condition}{text}", None), ("{text}", ["b"])):
-        with pytest.raises(InputError, match=r"{condition}.*conditions="):
-            Layout(template).write(["a"], own, conditions=conditions)
-
-
 def prefixes(template: str, texts: list, max_length: int | None = None, kind: str = "llama", **options) -> list[str]:
     """What each text shares with others, as tokens."""
     tokenizer = Tokenizer(tiny_tokenizer(kind))

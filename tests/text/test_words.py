@@ -179,9 +179,3 @@ def test_chunks_share_so_many_tokens():
     assert shared("abcd", 4, 3) == ["abcd"] and shared("abcde", 4, 1) == ["abcd", "de"]
     assert shared("ab e\u0301\u0301f", 4, 2) == ["ab ", "e\u0301\u0301f"]  # no letter is divided
     assert shared("ab  cdef", 4, 1) == ["ab  ", "b  c", "cdef"]  # none begins with a blank
-
-
-def test_token_ids_have_no_sentences():
-    assert split([5, 6, 7], letters("abc"), None, 2, None, "text 0") == [(0, 2), (2, 3)]
-    with pytest.raises(InputError, match="text 0"):
-        split([5, 6], letters("ab"), "sentences", None, None, "text 0")

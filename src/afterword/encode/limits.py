@@ -29,7 +29,7 @@ def count(name: str, value: object) -> int | None:
     if value is None:
         return None
     if not isinstance(value, numbers.Integral) or isinstance(value, bool) or int(value) < 1:
-        raise InputError(f"{name}={value!r}: give a whole number of at least 1")
+        raise InputError(f"{name}={value!r}: pass a whole number of at least 1")
     return int(value)
 
 

@@ -158,7 +158,7 @@ class Chunker:
         if chunks is not None and not isinstance(chunks, str):
             lists = listed(chunks, "chunks")
             if len(lists) != len(texts):
-                raise InputError(f"chunks has spans of {len(lists)} texts, for {len(texts)}: give a list per text")
+                raise InputError(f"chunks has {len(lists)} lists for {len(texts)} texts: pass a list of spans per text")
             return [check_spans(listed(s, "chunks"), texts[t], f"text {t}") for t, s in enumerate(lists)]
         if chunks not in (None, "sentences", "paragraphs") or (chunks is None and tokens is None):
             raise InputError(f"chunks={chunks!r}: pass spans, 'sentences', 'paragraphs', or tokens=256")
@@ -243,5 +243,5 @@ class Chunker:
 
 
 def narrowest(chunkers: Iterable[Chunker]) -> Chunker:
-    """The one of the smallest window, whose chunks fit into the windows of all."""
+    """The chunker with the smallest window: its chunks fit into the windows of all the others."""
     return min(chunkers, key=lambda chunker: chunker.room or math.inf)

@@ -25,12 +25,12 @@ def listed(values: object, name: str) -> list[Any]:
     if columns is not None and not isinstance(values, Sequence):
         raise InputError(f"{what} with the columns {', '.join(map(str, columns))}: pass one of them, as in df['text']")
     if isinstance(values, Mapping | set | frozenset):
-        raise InputError(f"{what}, which is not a list in the order of the texts: give a list")
+        raise InputError(f"{what}, which has no order: pass a list")
     for method in ("to_pylist", "tolist"):
         if hasattr(values, method):
             values = getattr(values, method)()
     if not hasattr(values, "__iter__") or isinstance(values, str | bytes | bytearray | memoryview):
-        raise InputError(f"{what}, {values!r:.60}: give a list of strings")
+        raise InputError(f"{what}, {values!r:.60}: pass a list of strings")
     return list(values)
 
 
@@ -42,7 +42,7 @@ def check_texts(texts: object) -> list[Text]:
     """
     items = listed(texts, "texts")
     if items and all(isinstance(t, numbers.Integral) for t in items):
-        raise InputError(f"{items!r:.60} is a list of numbers: one text of token ids is written [{items!r:.60}]")
+        raise InputError(f"{items!r:.60} is a list of numbers: pass one text of token ids as [{items!r:.60}]")
     return [_text(t, i) for i, t in enumerate(items)]
 
 
@@ -76,7 +76,7 @@ def check_groups(groups: object) -> list[list[Text]]:
         except InputError as e:
             raise InputError(f"group {i}: {e}") from None
         if not checked[-1]:
-            raise InputError(f"group {i} is empty: give one text or more")
+            raise InputError(f"group {i} is empty: pass at least one text")
     return checked
 
 
@@ -86,8 +86,8 @@ def check_conditions(conditions: object, texts: Sequence[Text]) -> list[str] | N
         return None
     items = [c.as_py() if hasattr(c, "as_py") else c for c in listed(conditions, "conditions")]
     if len(items) != len(texts):
-        raise InputError(f"{len(items)} conditions for {len(texts)} texts: give one per text")
-    return [check_text(c, f"condition {i}", "give a string") for i, c in enumerate(items)]
+        raise InputError(f"{len(items)} conditions for {len(texts)} texts: pass one per text")
+    return [check_text(c, f"condition {i}", "pass a string") for i, c in enumerate(items)]
 
 
 def check_ids(texts: Sequence[Text], vocabulary: int) -> None:
@@ -125,7 +125,7 @@ def with_prompt(layout: Layout, prompt: str | None) -> Layout:
     """
     if prompt is None or prompt == "":
         return layout
-    check_text(prompt, "the prompt", "give a string")
+    check_text(prompt, "the prompt", "pass a string")
     join = layout.join
     if layout.template is None and join != "text":
         join = "first" if layout.copies > 1 else None
@@ -140,7 +140,7 @@ def words_by_text(words: object, texts: Sequence[Text], single: bool) -> tuple[l
         return [[words] if is_word else listed(words, "words")], False  # type: ignore[list-item]
     items = [] if is_word else listed(words, "words")
     if is_word or len(items) != len(texts):
-        raise InputError(f"words={words!r:.60} for {len(texts)} texts: give one word, or a list of words, per text")
+        raise InputError(f"words={words!r:.60} for {len(texts)} texts: pass a word, or a list of words, per text")
     items = [w if isinstance(w, str | tuple) or not hasattr(w, "__iter__") else listed(w, "words") for w in items]
     one_each = not any(isinstance(w, list) for w in items)
     return [[w] if not isinstance(w, list) else w for w in items], one_each

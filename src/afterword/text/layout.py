@@ -66,7 +66,7 @@ class Layout:
         check_fields(self)
         for name, value in (("copies", self.copies), ("chunk", self.chunk)):
             if value is not None and value < 1:
-                raise MethodError(f"{name}={value!r}: give a whole number of at least 1")
+                raise MethodError(f"{name}={value!r}: pass a whole number of at least 1")
         if TEXT not in self.fields or not set(self.fields) <= {TEXT, "condition"}:
             raise MethodError(f"template {self.template!r}: write {{text}}, and {{condition}} if there is one")
         times = self.fields.count(TEXT)

@@ -38,7 +38,7 @@ class Spelled(NamedTuple):
     offsets: list[Offset]
 
 
-def check_text(text: object, where: str = "text", fix: str = "give a string, or a list of token ids") -> str:
+def check_text(text: object, where: str = "text", fix: str = "pass a string, or a list of token ids") -> str:
     """Validate that a text is a string without lone surrogates and NUL characters, and return it."""
     if not isinstance(text, str):
         raise InputError(f"{where} is a {type(text).__name__}, {text!r:.60}: {fix}")
@@ -87,7 +87,7 @@ class Tokenizer:
         hf = self.hf
         self.prefix, self.suffix = _affixes(hf)
         self.top = max([len(hf) - 1, *hf.added_tokens_decoder]) if hasattr(hf, "added_tokens_decoder") else -1
-        self._backend = _copy(hf)  # None for a slow tokenizer, or if a copy does not give the same ids
+        self._backend = _copy(hf)  # None for a slow tokenizer, or if a copy returns different ids
         self._blank: dict[int, bool] = {}  # whether a token may be a blank marker, filled when needed
         self._as_text: dict[str, list[int]] = {}  # the ids of special tokens that are spelled as text
         self._description = ""
@@ -187,7 +187,7 @@ class Tokenizer:
 
 
 def _copy(hf: Any) -> Any:
-    """A copy of a tokenizer's backend; None if it has none, or the copy gives other ids."""
+    """A copy of a tokenizer's backend; None if it has none, or the copy returns different ids."""
     live = getattr(hf, "backend_tokenizer", None)
     if live is None:
         return None
@@ -212,7 +212,7 @@ def _copy(hf: Any) -> Any:
 
 
 def _agrees(copy: Any, hf: Any, line: str) -> bool:
-    """Whether a copy gives a line the same ids, or both refuse one of its letters."""
+    """Whether a copy and the original return the same ids for a line, or both refuse it."""
     ids, expected = None, None
     with suppress(Exception):  # the backend raises no other class
         ids = list(copy.encode(line, add_special_tokens=False).ids)

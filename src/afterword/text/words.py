@@ -46,11 +46,11 @@ def span_of(word: Word, text: Text, where: str = "the text") -> Span:
         word = (word, 0)
     pair = isinstance(word, tuple) and len(word) == 2 and isinstance(word[1], numbers.Integral)
     if not (pair and isinstance(word[0], str | numbers.Integral)) or word[0] == "":
-        raise InputError(f"{word!r} is not a word: give a string, (string, n), or a span (start, end)")
+        raise InputError(f"{word!r} is not a word: pass a string, (string, n), or a span (start, end)")
     first, number = word
     if isinstance(first, str):
         if not isinstance(text, str):
-            raise InputError(f"{where} is a list of token ids: give {first!r} as a span of tokens (start, end)")
+            raise InputError(f"{where} is a list of token ids: pass {first!r} as a span of tokens (start, end)")
         spans = [m.span() for m in re.finditer(re.escape(first), text)]
         if not -len(spans) <= number < len(spans):
             times = f"only {len(spans)} times" if spans else "not"
@@ -73,7 +73,7 @@ def tokens_of(span: Span, tokens: TokenizedText, copy: int, what: str) -> list[i
     if (span[1] > end and tokens.kept < tokens.total) or (span[1] > end and not indices):
         raise WordNotFound(f"{what} was cut off with the end of its text, after character {end}: raise max_length")
     if not indices:
-        raise WordNotFound(f"{what} leaves no token: the tokenizer drops all its characters")
+        raise WordNotFound(f"{what} has no token: the tokenizer drops all its characters")
     return indices
 
 
@@ -101,12 +101,12 @@ def check_spans(spans: Sequence[object], text: Text, where: str) -> list[Span]:
     for span in spans:
         pair = list(span) if isinstance(span, list | tuple) else []
         if len(pair) != 2 or not all(isinstance(at, numbers.Integral) for at in pair):
-            raise InputError(f"{span!r:.60} is not a span of {where}: give two whole numbers, (start, end)")
+            raise InputError(f"{span!r:.60} is not a span of {where}: pass two whole numbers, (start, end)")
         start, end = map(int, pair)
         if not 0 <= start < end <= len(text):
             raise InputError(f"the span {start}:{end} is empty, or outside {where}, which ends at {len(text)}")
         if checked and start < checked[-1][1]:
-            raise InputError(f"the span {start}:{end} of {where} overlaps the one before: give spans in order")
+            raise InputError(f"the span {start}:{end} of {where} overlaps the one before: pass spans in order")
         if isinstance(text, str) and not text[start:end].strip():
             raise InputError(f"the span {start}:{end} of {where} is blank: remove it")
         checked.append((start, end))
@@ -136,7 +136,7 @@ def split(
     starts = list(accumulate((_visible(text, *offset) for offset in offsets), max))
     seen = [i for i, (s, e) in enumerate(offsets) if s < e and not (isinstance(text, str) and text[s:e].isspace())]
     if not seen:
-        raise WordNotFound(f"{where} leaves no token: it is blank, or the tokenizer drops all its characters")
+        raise WordNotFound(f"{where} has no token: it is blank, or the tokenizer drops all its characters")
     places = zip(pairwise(starts), accumulate((end for _, end in offsets), max), strict=False)
     fine = [False, *(at > last and at >= end and _divides(text, at) for (last, at), end in places), True]
     fine[: seen[0] + 1] = [False] * (seen[0] + 1)
