@@ -171,7 +171,7 @@ def test_the_numbers_of_a_head(run: Run, bert: Path, tmp_path: Path):
     np.testing.assert_allclose(np.sum(matrix["matrix"], 1), 1, atol=1e-5)
 
 
-def test_the_share_that_looks_forward(run: Run, llama: Path, tmp_path: Path):
+def test_the_share_of_forward_attention(run: Run, llama: Path, tmp_path: Path):
     (tmp_path / "a.txt").write_text("one\na bank b\n")
     words = (*ATTENTION, llama, "-i", tmp_path / "a.txt", "--method", "bellm:last=1", "--method", "classical")
     ended = run(*words)

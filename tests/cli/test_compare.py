@@ -1,4 +1,4 @@
-"""``afterword compare``: rows side by side, differences, published tables, files."""
+"""``afterword compare``: differences, published tables and CSV files."""
 
 import csv
 import math
@@ -39,7 +39,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "out"
 
 
-def test_side_by_side(run: Run, folder: Path):
+def test_differences(run: Run, folder: Path):
     ended = run("compare", folder, "--draws", 100)
     assert (ended.code, ended.err) == (0, "")
     lines = ended.out.splitlines()

@@ -1,4 +1,4 @@
-"""``afterword evaluate``: what a user types, what is left on disk, and what happens when it is killed."""
+"""``afterword evaluate``: options, results on disk, and a run that resumes after it was killed."""
 
 import csv
 import json
@@ -116,7 +116,7 @@ def test_fitting(run: Run, model: Path, tmp_path: Path):
         assert ended.code == 2 and value in ended.last
 
 
-def test_what_sentence_transformers_runs(run: Run, tmp_path: Path):
+def test_a_model_of_sentence_transformers(run: Run, tmp_path: Path):
     folder = glove(tmp_path / "glove", {w: list(np.random.default_rng(i).random(5)) for i, w in enumerate(WORDS)})
     mine = write_pairs(tmp_path / "mine.jsonl", 30)
     spec = ("evaluate", "--data", tmp_path, "--out", tmp_path / "out", "--tasks", mine)
@@ -131,7 +131,7 @@ def test_what_sentence_transformers_runs(run: Run, tmp_path: Path):
     assert both.code == 2 and "--sentence-transformer" in both.last
 
 
-def test_what_is_wrong_is_one_line_before_a_model_is_loaded(run: Run):
+def test_mistakes_are_refused_before_the_model_is_loaded(run: Run):
     for words in (
         ("-m", "x", "--data", "."), ("--tasks", "sts", "--data", "."),
         ("-m", "x", "--tasks", "sts", "--data", "/no/such"),

@@ -22,7 +22,7 @@ def rows(tmp_path: Path) -> Path:
     return path
 
 
-def test_it_trains_and_says_what_it_did(run: Run, gpt2: Path, rows: Path, tmp_path: Path):
+def test_a_run_and_its_summary(run: Run, gpt2: Path, rows: Path, tmp_path: Path):
     dev = tmp_path / "dev.csv"
     dev.write_text("sentence1,sentence2,score\nthe cat,a cat,1\nthe cat,a dog,0\nthe sea,a tea,0.5\n")
     out = tmp_path / "out"
@@ -41,7 +41,7 @@ def test_it_trains_and_says_what_it_did(run: Run, gpt2: Path, rows: Path, tmp_pa
     assert again.code == 2 and str(tmp_path / "b") in again.last
 
 
-def test_ctrl_c_says_what_is_kept(run: Run, gpt2: Path, rows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_ctrl_c_names_the_checkpoint(run: Run, gpt2: Path, rows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     from afterword.train.trainer import Trainer
 
     steps, step = itertools.count(1), Trainer.training_step
@@ -71,7 +71,7 @@ def test_ctrl_c_says_what_is_kept(run: Run, gpt2: Path, rows: Path, tmp_path: Pa
         (["--device", "nowhere"], "'nowhere'"),
     ],
 )
-def test_a_mistake_is_one_line_and_leaves_nothing(
+def test_a_mistake_is_one_line_and_writes_nothing(
     words: list[str], value: str, run: Run, gpt2: Path, rows: Path, tmp_path: Path
 ):
     ended = run("train", "-m", gpt2, "--data", rows, "--out", tmp_path / "out", "--batch-size", 3, *words)

@@ -1,4 +1,4 @@
-"""``afterword tune``: what is printed is what was found, what is saved is an encoder, and nothing is half-written."""
+"""``afterword tune``: the report, the saved encoder, and interrupted runs."""
 
 import json
 from pathlib import Path

@@ -140,7 +140,9 @@ def evaluate(
         encoders.candidates(), out / file_name(title), {"model": title}, seeds, results.overwrite,
         bar, say_result, say_failure,
     )  # fmt: skip
-    with interruptible(lambda: f"{plural(len(evaluation.results), 'result')} kept in {out}: run it again to continue"):
+    with interruptible(
+        lambda: f"{plural(len(evaluation.results), 'result')} saved in {out}: run the same command again to continue"
+    ):
         evaluation.run(runs)
     return report(evaluation, out)
 

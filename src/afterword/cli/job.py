@@ -30,19 +30,19 @@ def status(folder: Folder, as_json: o.AsJson = False) -> int:
     """
     from ..jobs.job import Job
 
-    found = Job.open(folder)
-    result, settings = found.result(), found.begun["settings"]
+    opened = Job.open(folder)
+    result, settings = opened.result(), opened.begun["settings"]
     values = {
-        "rows": found.rows, "done": result.rows, "rejected": result.rejected, "shards": len(found.plan),
+        "rows": opened.rows, "done": result.rows, "rejected": result.rejected, "shards": len(opened.plan),
         "shards_done": result.shards, "complete": result.complete, "model": settings["model"],
-        "methods": settings.get("method", []), "files": [file["file"] for file in found.begun["inputs"]],
+        "methods": settings.get("method", []), "files": [file["file"] for file in opened.begun["inputs"]],
     }  # fmt: skip
     if as_json:
         print(json.dumps(values, ensure_ascii=False))
         return 0
     listing = folder / "rejects.jsonl"
-    print(f"rows      {result.rows:,} of {found.rows:,} done")
-    print(f"shards    {result.shards:,} of {len(found.plan):,} done")
+    print(f"rows      {result.rows:,} of {opened.rows:,} done")
+    print(f"shards    {result.shards:,} of {len(opened.plan):,} done")
     print(f"rejected  {result.rejected:,}" + (f", listed in {listing}" if result.rejected and listing.exists() else ""))
     print(f"model     {settings['model']}, {', '.join(values['methods']) or 'default method'}")
     print("complete" if result.complete else "not complete: run the same embed command again to continue")
@@ -64,8 +64,8 @@ def verify(
     """
     from ..jobs.job import Job
 
-    found = Job.open(folder)
-    settings, missing = found.begun["settings"], found.missing()
+    opened = Job.open(folder)
+    settings, missing = opened.begun["settings"], opened.missing()
     code = next((m for m in settings.get("method", []) if m.startswith("@")), settings.get("trust_remote_code"))
     if code and not trust:
         raise typer.BadParameter(f"the job's settings run code ({code}): pass --trust-remote-code to allow it")
@@ -74,7 +74,7 @@ def verify(
     from ..jobs.shard import VERIFIED, ShardWorker
     from ..jobs.shard import verify as embed_again
 
-    numbers, differing = embed_again(found, ShardWorker.of_job(found), shards)
+    numbers, differing = embed_again(opened, ShardWorker.of_job(opened), shards)
     for number in differing:
         print(f"shard {number:06} differs: delete its file, and run the same embed command again")
     print(f"{plural(len(numbers), 'shard')} embedded again: {len(numbers) - len(differing)} equal within {VERIFIED:g}")
