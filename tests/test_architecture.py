@@ -41,7 +41,7 @@ MAY_IMPORT = {
     "peft": {"train"},
     "mteb": {"adapters"},
     "matplotlib": {"papers"},
-    "ray": {"jobs/on_ray"},
+    "ray": {"jobs/run"},
     "lancedb": {"search", "adapters"},
     "sklearn": {"search", "tasks"},
 }

@@ -136,10 +136,16 @@ def test_what_is_not_a_number_of_processes(name: str, value: Any) -> None:
         run_by(**{name: value})
 
 
+def test_no_cluster_at_an_address(tmp_path: Path) -> None:
+    pytest.importorskip("ray")
+    with pytest.raises(DataError, match=r"127\.0\.0\.1:1"):
+        run_by(1, "127.0.0.1:1")(Toy(tmp_path), range(3), Heard())
+
+
 @pytest.fixture(scope="module")
 def ray() -> Any:
     pytest.importorskip("ray")
-    from afterword.jobs.on_ray import connected
+    from afterword.jobs.run import connected
 
     with connected(None) as found:
         yield found
@@ -159,11 +165,3 @@ def test_a_job_on_ray_is_the_job_of_one_process(ray: Any, tmp_path: Path, monkey
     assert all(part.read_bytes() == (tmp_path / "there" / "shards" / part.name).read_bytes() for part in parts)
     with pytest.raises(DataError, match=r"a\.csv:3"):
         run_by(1, "auto")(Toy(tmp_path, bad=2), range(3), Heard())
-
-
-def test_no_cluster_at_an_address(tmp_path: Path) -> None:
-    pytest.importorskip("ray")
-    from afterword.jobs.on_ray import check_reachable
-
-    with pytest.raises(DataError, match=r"127\.0\.0\.1:1"):
-        check_reachable("127.0.0.1:1")

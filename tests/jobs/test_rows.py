@@ -73,9 +73,9 @@ def test_files_of_folders_and_columns_of_different_types(tmp_path: Path) -> None
     (tmp_path / "in" / "notes.md").write_text("no")
     assert files_of([tmp_path / "in"]) == (b, a)
     (tmp_path / "none").mkdir()
-    for wrong in ([a, tmp_path / "in"], [tmp_path / "none"]):
-        with pytest.raises(JobError):
-            files_of(wrong)
+    assert files_of([a, tmp_path / "in"]) == (a, b)
+    with pytest.raises(JobError):
+        files_of([tmp_path / "none"])
     (tmp_path / "a.csv").write_text("id,text\n1,a\n")
     (tmp_path / "b.jsonl").write_text('{"id": 1, "text": "a"}\n')
     with pytest.raises(JobError, match="keep=id"):

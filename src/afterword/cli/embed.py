@@ -155,7 +155,7 @@ def embed(
     conditional = condition != Condition()
     check_condition(methods.values(), conditional)
     own = {"text": "text"} if chunks.chunk is None else CHUNK_COLUMNS
-    kept = read_keep(keep, [*own, *(methods or [VECTOR]), *((ROW, ID, PROBLEM) if folder else ())])
+    kept = read_keep(keep, [*own, *(methods or [VECTOR]), ROW, PROBLEM, *([ID] if folder else [])])
     delimiter = form.form().delimiter
     inputs = Inputs((), keep=tuple(kept), **{**vars(form), **vars(condition), "delimiter": delimiter})
     with interruptible(lambda: kept_in(folder)):
@@ -300,7 +300,7 @@ def to_file(
     The input is `listed`, if there is one, else the file of `inputs`, else the standard input.
     """
     from ..jobs.job import SHARD_ROWS, Job
-    from ..jobs.output import HIDDEN, finish, hidden_folder, kind_of
+    from ..jobs.output import finish, hidden_folder, kind_of
     from ..jobs.run import run_job
     from ..jobs.shard import ShardWorker
 
@@ -316,7 +316,7 @@ def to_file(
     began = time.perf_counter()
     with hidden_folder(output) as folder, interruptible(lambda: kept_in(folder)):
         inputs, exact = rereadable(inputs, listed, folder), kind_of(output.path) == "jsonl"
-        worker = ShardWorker.of(folder, inputs, recipe, exact=exact, window=speed.window, prefix=HIDDEN)
+        worker = ShardWorker.of(folder, inputs, recipe, exact=exact, window=speed.window)
         job = Job.create(worker, min(speed.window, SHARD_ROWS), overwrite=output.overwrite)
         with JobBar(speed.progress) as bar:
             result = run_job(job, worker, run, bar)

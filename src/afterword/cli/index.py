@@ -189,7 +189,7 @@ class Build:
             name = next((name for name in DOCUMENT_PROMPTS if name in prompts), None)
             prompt = {"prompt_name": name, "prompt": "" if name is None else None}
             embedder = replace(embedder, options={**self.options, **prompt})
-        (base,) = made_by(embedder.encoder, embedder.methods, embedder.options, self.choice.model, probed=True).values()
+        (base,) = made_by(embedder.encoder, embedder.methods, embedder.options, self.choice.model).values()
         return embedder, IndexInfo(**vars(base), **self.settings, id_column=id)
 
     def _open(

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from ..jobs import VECTOR, WORD_COLUMNS
+from ..jobs import PROBLEM, ROW, VECTOR, WORD_COLUMNS
 from . import options as o
 from .console import interruptible
 from .embed import recipe_of, to_file, to_stdout
@@ -45,7 +45,7 @@ def words(
 
     options = Method([method] if method else None, prompt, prompt_name, normalize, None, on_long)
     options.methods()
-    kept = read_keep(output.keep, [*WORD_COLUMNS, VECTOR])
+    kept = read_keep(output.keep, [*WORD_COLUMNS, VECTOR, ROW, PROBLEM])
     if (text is None) != (not words) or (text is not None and input is not None):
         raise typer.BadParameter("pass a text and words of it, or a file with --input", param_hint="WORD")
     listed = None

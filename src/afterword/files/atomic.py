@@ -107,6 +107,8 @@ def check_target(path: Path) -> None:
         raise DataError(f"{path} is a folder: add the name of a file")
     if not path.parent.is_dir():
         raise DataError(f"{path} cannot be written: create the folder {path.parent} first")
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        raise DataError(f"{path} cannot be written: chmod u+w {path.parent}")
 
 
 def sync(path: Path) -> None:

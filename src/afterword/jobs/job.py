@@ -15,7 +15,6 @@ from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from filelock import FileLock, Timeout
 
 from ..errors import DataError, JobError, plural
@@ -209,21 +208,16 @@ class Job:
     def wrong_ids(self) -> str:
         """How many ids are missing or repeated, in words; "" if each id names its row.
 
-        Rejected rows do not count, and the chunks of a row count once. 64-bit hashes of the ids are compared.
+        Rejected rows do not count, and the chunks of a row count once.
         """
         import pyarrow as pa
+        import pyarrow.compute as pc
 
-        missing, hashes, last = 0, [np.empty(0, np.int64)], -1
-        for batch in self.read([ROW, ID, PROBLEM]):
-            rows = batch[ROW].to_numpy()
-            first = np.diff(rows, prepend=last) != 0  # of its chunks
-            last = rows[-1] if len(rows) else last
-            ids = batch[ID].filter(pa.array(first & ~np.asarray(batch[PROBLEM].is_valid()))).to_pylist()
-            named = [id for id in ids if id not in (None, "")]
-            missing += len(ids) - len(named)
-            hashes.append(np.fromiter((hash(str(id)) for id in named), np.int64, len(named)))
-        every = np.concatenate(hashes)
-        counts = {"no id": missing, "the id of an earlier row": len(every) - len(np.unique(every))}
+        table = self.read([ROW, ID, PROBLEM]).read_all()
+        pairs = table.filter(table[PROBLEM].is_null()).group_by([ROW, ID]).aggregate([])
+        ids = pairs[ID].cast(pa.string())
+        ids = ids.filter(pc.not_equal(ids, ""))
+        counts = {"no id": len(pairs) - len(ids), "the id of an earlier row": len(ids) - len(ids.unique())}
         return ", ".join(f"{plural(n, 'row')} {'has' if n == 1 else 'have'} {what}" for what, n in counts.items() if n)
 
     def kept(self) -> str:

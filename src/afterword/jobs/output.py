@@ -6,7 +6,6 @@ The folder ``.OUTPUT.job`` holds a job, and a copy of what can be read once only
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -28,8 +27,6 @@ from .rows import Array, Inputs, as_json
 from .stored import to_notes
 
 FORMATS = ("jsonl", "parquet", "npy")
-HIDDEN = "afterword."
-"""The prefix of the columns "row" and "problem" in hidden jobs: kept columns may have those names."""
 SHOWN = 10  # number of rejected rows that are shown if there is no file for them
 
 
@@ -72,14 +69,12 @@ class OutputFile:
         """
         if kind_of(self.path) == "npy" and (inputs.keep or vectors > 1):
             raise InputError(f"{self.path}: an .npy file has one vector a row, without keep=: write .jsonl or .parquet")
-        source = inputs.files[0] if inputs.files else None
         files = [self.path, self.listing]
-        if len({path.resolve() for path in [*files, *([source] if source else [])]}) < len(files) + bool(source):
+        every = [*files, *inputs.files[:1]]
+        if len({path.resolve() for path in every}) < len(every):
             raise InputError(f"{self.path}: input=, output= and rejects= are different files")
         for path in files:
             check_target(path)
-            if not os.access(path.parent, os.W_OK | os.X_OK):
-                raise DataError(f"{path} cannot be written: chmod u+w {path.parent}")
             if path in (self.path, self.rejects) and path.exists() and not self.overwrite:
                 raise InputError(f"{path} exists: choose another name, or pass overwrite=True")
 
@@ -134,8 +129,7 @@ def _write_rows(job: Job, file: BinaryIO, kind: str, exact: frozenset[str] = fro
     import pyarrow.parquet as pq
 
     reader, infos = job.read(), job.infos
-    own = {HIDDEN + ROW, HIDDEN + PROBLEM, PROBLEM if HIDDEN + PROBLEM not in reader.schema.names else ""}
-    names = [name for name in reader.schema.names if name not in own]
+    names = [name for name in reader.schema.names if name not in (ROW, PROBLEM)]
     count = sum(int(pq.read_metadata(part).num_rows) for part in job.parts())
     if kind == "parquet":
         schema = pa.schema([reader.schema.field(name) for name in names], to_notes(infos, unknown=job.result().unknown))
@@ -210,7 +204,7 @@ def finish(job: Job, output: OutputFile, kinds: Mapping[str, Any]) -> int:
     except DataError as e:
         raise DataError(f"{e}; {job.kept()}") from None
     with Rejects(output.listing) as listed:
-        reasons = chain.from_iterable(batch.column(0).to_pylist() for batch in job.read([HIDDEN + PROBLEM]))
+        reasons = chain.from_iterable(batch.column(0).to_pylist() for batch in job.read([PROBLEM]))
         for row, reason in enumerate(reasons):
             if reason is not None:
                 listed.add(row, **reason)

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import DataError, InputError, JobError, TooLong, WordNotFound, warn
-from ..files.lines import TEXT, FileForm, Reader, Record, kind_of
+from ..files.lines import TEXT, FileForm, Reader, Record, kind_of, no_field
 from ..files.read import FORMATS, TABLES, check_file, format_of, open_rows, open_texts
 from ..text.tokenizer import check_text
 from ..text.words import span_of
@@ -67,66 +67,63 @@ def fault(value: object) -> str | None:
     return None
 
 
-def _unwritable(value: object) -> bool:
-    """Whether a value holds a lone surrogate, which is not UTF-8."""
-    if isinstance(value, str):
-        return not value.isascii() and any("\ud800" <= c <= "\udfff" for c in value)
-    parts = [*value, *value.values()] if isinstance(value, Mapping) else value
-    return isinstance(parts, list | tuple) and any(map(_unwritable, parts))
+def _writable(value: object) -> bool:
+    """Whether a value can be written as UTF-8, which has no lone surrogates."""
+    try:
+        json.dumps(value, ensure_ascii=False, default=str).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
-def _written(
-    fields: Mapping[str, Any], text: str, keep: Sequence[str]
-) -> tuple[str | None, dict[str, Any], str | None]:
-    """The text and kept values of a row as they can be written, and why a kept value cannot be."""
-    own = fields.get(text)
-    kept = {name: fields.get(name) for name in keep}
-    wrong = [name for name, value in kept.items() if _unwritable(value)]
-    kept.update(dict.fromkeys(wrong))
-    problem = f"{wrong[0]!r} holds a lone surrogate" if wrong else None
-    return own if isinstance(own, str) and not _unwritable(own) else None, kept, problem
+def _row(record: Record, field: str, keep: Sequence[str]) -> Item:
+    """Check the text and the kept values of a record; values that cannot be written become None."""
+    if record.fields is None:
+        return Item(record.line, None, record.problem)
+    value, kept = record.fields.get(field), {name: record.fields.get(name) for name in keep}
+    problem = fault(value) if field in record.fields else f"has no field {field!r}"
+    if wrong := [name for name, one in kept.items() if not _writable(one)]:
+        kept |= dict.fromkeys(wrong)
+        problem = problem or f"{wrong[0]!r} holds a lone surrogate"
+    text = value if isinstance(value, str) and _writable(value) else None
+    return Item(record.line, text, problem, None, kept)
 
 
 def items_of(
     reader: Reader, condition: str | None = None, condition_field: str | None = None, keep: Sequence[str] = ()
 ) -> Iterator[Item]:
-    """The rows of the input: each a text with its condition and kept values, or the reason why it cannot be used."""
+    """Yield each row of the input: its text with a condition and kept values, or the reason why it cannot be used."""
     for record in reader:
-        fields = record.fields
-        if fields is None:
-            yield Item(record.line, None, record.problem)
-            continue
-        text, kept, wrong = _written(fields, reader.field, keep)
-        problem = fault(fields[reader.field]) if reader.field in fields else f"has no field {reader.field!r}"
-        if condition_field is not None:
-            condition = fields.get(condition_field)
-            reason = fault(condition)
-            problem = problem or (f"{condition_field!r} {reason}" if reason else None)
-        yield Item(record.line, text, problem or wrong, condition, kept)
+        item = _row(record, reader.field, keep)
+        item.beside = condition
+        if condition_field is not None and record.fields is not None:
+            item.beside = record.fields.get(condition_field)
+            reason = fault(item.beside)
+            item.problem = item.problem or (f"{condition_field!r} {reason}" if reason else None)
+        yield item
 
 
 def word_items(reader: Iterable[Record], keep: Sequence[str] = ()) -> Iterator[Item]:
-    """The words of a file, each with its text, its span (start, end) and kept values, or its problem."""
+    """Yield each word of a file with its text, its span (start, end) and kept values, or its problem."""
     for record in reader:
-        fields = record.fields or {}
-        text, kept, wrong = _written(fields, TEXT, keep)
+        item, fields = _row(record, TEXT, keep), record.fields or {}
         words = fields.get("words", [fields["word"]] if "word" in fields else None)
-        problem = record.problem or (fault(fields[TEXT]) if TEXT in fields else f"has no field {TEXT!r}") or wrong
-        if problem is None and (not isinstance(words, list) or not words):
-            problem = "has no field 'word'" if words is None else "'words' is not a list of words"
-        if problem is not None or text is None:
-            yield Item(record.line, text, problem, None, kept)
+        if item.problem is None and (not isinstance(words, list) or not words):
+            item.problem = "has no field 'word'" if words is None else "'words' is not a list of words"
+        if item.problem is not None:
+            yield item
             continue
-        for word in words:
-            yield _word_item(record.line, text, word, kept)
+        for word in words or ():
+            yield _word_item(item, word)
 
 
-def _word_item(line: int, text: str, word: Any, kept: Mapping[str, Any]) -> Item:
+def _word_item(row: Item, word: Any) -> Item:
+    text = row.text or ""
     pair = tuple(word) if isinstance(word, list) and not any(isinstance(part, bool) for part in word) else word
     try:
-        return Item(line, text, None, span_of(pair, text, "the text"), kept)
+        return Item(row.line, text, None, span_of(pair, text, "the text"), row.kept)
     except InputError as e:
-        return Item(line, text, str(e), word, kept)
+        return Item(row.line, text, str(e), word, row.kept)
 
 
 def read_ahead(items: Iterator[Item], rows: int = 100) -> Iterator[Item]:
@@ -219,11 +216,8 @@ class Inputs:
         if path is None or not self.words:
             return open_texts(path, sys.stdin.buffer, kind=self.format, field=self.field, **options)
         reader = open_rows(path, TEXT, kind=None if format_of(path) in TABLES else "jsonl", **options)
-        if reader.columns and "word" not in reader.columns and ("words" not in reader.columns or reader.only_strings):
-            raise DataError(
-                f"{path} has no column 'word': write a word next to each text, in the columns text and word; it has "
-                + ", ".join(reader.columns)
-            )
+        if reader.columns and not {"word", "words"} & set(reader.columns):
+            no_field(path, "word", reader.columns)
         return reader
 
     def items_in(self, reader: Reader) -> Iterator[Item]:
@@ -262,10 +256,7 @@ def files_of(paths: Sequence[Path]) -> tuple[Path, ...]:
             files.append(path)
     if not files:
         raise JobError("no file is named: pass one or more")
-    twice = next((file for i, file in enumerate(files) if file in files[:i]), None)
-    if twice is not None:
-        raise JobError(f"{twice} is an input twice: name each file once")
-    return tuple(files)
+    return tuple(dict.fromkeys(files))
 
 
 def texts_to_fit(path: Path) -> tuple[list[str], int]:

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import json
 import logging
+import os
+import pickle
+import socket
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from functools import partial
 from itertools import chain, islice
 from multiprocessing import get_context
 from pathlib import Path
@@ -15,19 +20,19 @@ from typing import Any, Literal
 
 import torch
 
-from ..encode.processes import ProcessPool, cores
-from ..errors import InputError, JobError, ModelError, warn
+from ..encode.processes import ProcessPool, cores, picklable
+from ..errors import AfterwordError, DataError, InputError, JobError, MissingExtra, ModelError, one_line, warn
 from ..files.atomic import atomic_file
 from ..methods.serialize import parse_method
 from . import ID, PROBLEM, ROW, VECTOR, Listener
 from .job import REJECTS, SHARD_ROWS, SHARDS, TEMPORARY, Job, JobResult, locked
-from .on_ray import run_on_ray
 from .recipe import OPTIONS, Recipe
 from .rows import Inputs, Item, files_of
 from .shard import Counts, ShardEmbedder, ShardWorker
 
 SECONDS = 0.5  # between two reports of progress
 SAMPLE = 256  # texts that an estimate embeds
+STORE = 80 * 2**20  # bytes of the object store of a Ray that is started here; Ray's least is 75 MB
 
 Run = Callable[[ShardWorker, Sequence[int], Listener], None]
 """Embeds the shards of these numbers."""
@@ -48,7 +53,7 @@ def run_job(job: Job, worker: ShardWorker, run: Run | None = None, listener: Lis
         if missing := job.missing():
             (run or run_here)(worker, missing, listener)
         result = job.result()
-        if result.rejected and not worker.prefix:
+        if result.rejected:
             with atomic_file(job.folder / REJECTS) as file:
                 file.writelines(json.dumps(row).encode() + b"\n" for row in job.rejects())
         return result
@@ -72,17 +77,12 @@ def run_by(
         if number is not None and (name, number) != ("workers", "auto") and (type(number) is not int or number < 1):
             raise InputError(f"{name}={number!r}: pass 1 or more")
     count = max(1, cores() // 2) if workers == "auto" else workers
-
-    def run(worker: ShardWorker, numbers: Sequence[int], listener: Listener) -> None:
-        if ray is not None:
-            address = None if ray == "local" else ray
-            run_on_ray(worker, numbers, listener, address, None if workers == "auto" else count, threads or 1, gpus)
-        elif count is None:
-            run_here(worker, numbers, listener, threads)
-        else:
-            run_in_processes(worker, numbers, listener, count, threads)
-
-    return run
+    if ray is not None:
+        address, actors = None if ray == "local" else ray, None if workers == "auto" else count
+        return partial(run_on_ray, address=address, workers=actors, threads=threads or 1, gpus=gpus)
+    if count is not None:
+        return partial(run_in_processes, workers=count, threads=threads)
+    return partial(run_here, threads=threads)
 
 
 def run_here(worker: ShardWorker, numbers: Sequence[int], listener: Listener, threads: int | None = None) -> None:
@@ -134,6 +134,85 @@ def _load(worker: ShardWorker, embedded: Any, threads: int) -> ShardEmbedder:
 
 def _do(do: ShardEmbedder, number: int) -> Counts:
     return do(number)
+
+
+def run_on_ray(
+    worker: ShardWorker, numbers: Sequence[int], listener: Listener, address: str | None = None,
+    workers: int | None = None, threads: int = 1, gpus: float = 0,
+) -> None:  # fmt: skip
+    """Embed shards in actors of a Ray cluster, which share the job's folder; only numbers of shards go through Ray.
+
+    Args:
+        worker, numbers, listener: as for `Run`.
+        address: "auto", "HOST:PORT" or "ray://HOST:PORT"; None starts a Ray of this machine, which ends with the run.
+            A Ray that the caller has started is used, whatever the address.
+        workers: number of actors; None = as many as the cluster's cores are enough for.
+        threads, gpus: of each actor.
+    """
+    with connected(address) as ray:
+        size = workers or max(1, int(ray.cluster_resources().get("CPU", 1)) // threads)
+        shards = ray.data.from_items(list(numbers), override_num_blocks=len(numbers)).map_batches(
+            Shards, fn_constructor_args=(worker, os.getcwd()), batch_size=1, num_cpus=threads, num_gpus=gpus,
+            compute=ray.data.ActorPoolStrategy(size=min(size, len(numbers)), max_tasks_in_flight_per_actor=2),
+            runtime_env={"env_vars": {"OMP_NUM_THREADS": str(threads)}},
+        )  # fmt: skip
+        shards.context.enable_progress_bars = shards.context.print_on_execution_start = False
+        shards.context.execution_no_progress_timeout_s = -1  # a shard takes as long as it takes
+        try:
+            for batch in shards.iter_batches(batch_size=1, prefetch_batches=0):
+                found = pickle.loads(batch["found"][0])
+                if isinstance(found, Exception):
+                    raise found
+                listener.more(found["rows"])
+                listener.done(int(batch["item"][0]), found)
+        except ray.exceptions.RayError as e:
+            raise ModelError(f"Ray ended the run, which the same command resumes: {one_line(str(e)):.300}") from None
+
+
+class Shards:
+    """Embed shards in an actor; relative paths lead from ``place``, the driver's folder."""
+
+    def __init__(self, worker: ShardWorker, place: str) -> None:
+        self.worker, self.place = worker, place
+        self.do: ShardEmbedder | None = None
+
+    def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
+        """Embed the shard of a batch; its counts, or the error that ends the run, are pickled."""
+        number = int(batch["item"][0])
+        try:
+            os.chdir(self.place)
+            self.do = self.do or self.worker.start(lambda _: None)
+            found: Any = self.do(number)
+        except (AfterwordError, OSError) as e:
+            found = picklable(e)
+        return {"item": [number], "found": [pickle.dumps(found)]}
+
+
+@contextmanager
+def connected(address: str | None) -> Iterator[Any]:
+    """Connect to a cluster for the time of the block; yields the module `ray`."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is sent anywhere
+    try:
+        import ray
+        import ray.data
+    except ImportError:
+        raise MissingExtra("ray", "ray") from None
+    if ray.is_initialized():
+        yield ray
+        return
+    local = {"num_cpus": cores(), "object_store_memory": STORE, "include_dashboard": False,
+             "_node_ip_address": "127.0.0.1"}  # fmt: skip
+    host, _, port = (address or "").removeprefix("ray://").rpartition(":")
+    try:
+        if host:  # Ray would wait for minutes if nothing answers
+            socket.create_connection((host, int(port)), 5).close()
+        ray.init(address or "local", logging_level="ERROR", log_to_driver=False, **({} if address else local))
+    except (OSError, ValueError, RuntimeError) as e:
+        raise DataError(f"no Ray at {address or 'this machine'}: {one_line(str(e))}") from None
+    try:
+        yield ray
+    finally:
+        ray.shutdown()
 
 
 def embed_files(

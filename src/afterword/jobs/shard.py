@@ -50,7 +50,6 @@ class ShardWorker:
         window: the most rows that are sorted by length together.
         id: the field whose values the column "id" holds.
         no_text: whether the texts are left out.
-        prefix: of the columns "row" and "problem".
     """
 
     folder: Path
@@ -60,7 +59,6 @@ class ShardWorker:
     window: int = WINDOW
     id: str | None = None
     no_text: bool = False
-    prefix: str = ""
 
     @classmethod
     def of(cls, folder: Path, inputs: Inputs, recipe: Recipe, *, exact: bool = False, **more: Any) -> ShardWorker:
@@ -199,7 +197,7 @@ class ShardEmbedder:
 
         worker, types = self.worker, {"number": pa.int64()}
         problem = pa.struct([("line", pa.int64()), ("reason", pa.string())])
-        names = {ROW: worker.prefix + ROW, PROBLEM: worker.prefix + PROBLEM} | ({worker.id: ID} if worker.id else {})
+        names = {worker.id: ID}
         arrays = {}
         for name, kind in {ROW: "number", **worker.kinds, PROBLEM: problem}.items():
             kind = types.get(kind, pa.string()) if isinstance(kind, str) else kind
@@ -213,7 +211,7 @@ class ShardEmbedder:
 
 
 def made_by(
-    encoder: Encoder, methods: Mapping[str, AnyMethod], options: Mapping[str, Any], model: str, probed: bool = True
+    encoder: Encoder, methods: Mapping[str, AnyMethod], options: Mapping[str, Any], model: str
 ) -> dict[str, VectorsInfo]:
     """What makes each column of vectors.
 
@@ -222,7 +220,6 @@ def made_by(
         methods: the method of each column.
         options: those of `Encoder.encode`.
         model: the model, as the command names it.
-        probed: compute the probe vectors.
 
     Raises:
         InputError: no prompt has the name that the options give.
@@ -235,7 +232,7 @@ def made_by(
         infos[column] = VectorsInfo(
             model, to_json(method), fingerprint(one, weights), identity(one, weights),
             options.get("truncate_dim") or one.dimension, bool(options.get("normalize_embeddings")), prompt or None,
-            probes(one) if probed else None,
+            probes(one),
         )  # fmt: skip
     return infos
 
