@@ -90,9 +90,8 @@ class Result:
                 SPLIT: [{**means, "hf_subset": "default", "languages": self.about.get("languages", ["eng-Latn"])}]
             },
             "afterword": {
-                "group": self.group, "metric": self.metric, **self.about, "notes": list(self.notes),
-                "seeds": {str(seed): {"main_score": s.main, **s.metrics} for seed, s in self.scores.items()},
-                "items": {str(seed): dict(s.items) for seed, s in self.scores.items() if s.items},
+                "group": self.group, "metric": self.metric, **self.about,
+                "seeds": {str(seed): vars(scores) for seed, scores in self.scores.items()},
             },
         }  # fmt: skip
 
@@ -125,18 +124,15 @@ def read(path: Path) -> Result:
     try:
         record = json.loads(path.read_text("utf-8"))
         ours = record["afterword"]
-        notes = tuple(ours.pop("notes"))
-        items = ours.pop("items")
-        seeds = {int(seed): _scores(m, items.get(seed, {}), notes) for seed, m in ours.pop("seeds").items()}
+        seeds = {int(seed): _scores(**scores) for seed, scores in ours.pop("seeds").items()}
         group, metric = ours.pop("group"), ours.pop("metric")
         return Result(record["task_name"], group, metric, record["dataset_revision"], seeds, ours)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as e:
         raise DataError(f"{path} is not a complete result of `afterword evaluate`: {type(e).__name__}: {e}") from None
 
 
-def _scores(record: Mapping[str, Any], items: Mapping[str, Any], notes: tuple[str, ...]) -> Scores:
-    metrics = {k: v for k, v in record.items() if k != "main_score"}
-    return Scores(float(record["main_score"]), metrics, {k: np.array(v) for k, v in items.items()}, notes)
+def _scores(main: float, metrics: dict[str, Any], items: dict[str, list[float]], notes: list[str]) -> Scores:
+    return Scores(main, metrics, {name: np.array(values) for name, values in items.items()}, tuple(notes))
 
 
 @dataclass(frozen=True)

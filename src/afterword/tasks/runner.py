@@ -22,7 +22,7 @@ from ..errors import DataError, InputError, MissingExtra, NotFitted, warn
 from ..files.fingerprint import LIBRARIES, identity, weights_digest
 from ..methods import AnyMethod, Method
 from ..methods.custom import code_hash
-from ..post import Post, Unfitted, resolved
+from ..post import Post, Unfitted, after, resolved
 from . import results
 from .results import Result
 from .task import Array, Embedder, Loaded, Task, TaskRun, as_read
@@ -130,7 +130,7 @@ class Candidate:
 
     @cached_property
     def _fitted_once(self) -> Candidate:
-        return self.fit(self.fitting.texts if self.fitting and self.fitting.texts else ())
+        return self.fit(self.fitting.texts or () if self.fitting else ())
 
     def fit(self, texts: Sequence[str]) -> Candidate:
         """The candidate with its method and then each of its steps fitted on texts."""
@@ -160,11 +160,7 @@ def _fitted(encoder: Encoder, method: AnyMethod, texts: Sequence[str]) -> AnyMet
 
 
 def _stepped(vectors: Array, steps: Sequence[Post]) -> Array:
-    """Apply post-processing steps to vectors (n, D), to (n, D')."""
-    rows = torch.from_numpy(np.ascontiguousarray(vectors))
-    for step in steps:
-        rows = step(rows)
-    return np.asarray(rows.numpy())
+    return np.asarray(after(torch.from_numpy(np.ascontiguousarray(vectors)), steps))
 
 
 def candidates(
