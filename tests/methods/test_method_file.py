@@ -126,14 +126,6 @@ def test_an_edit_changes_the_fingerprint(file: Path, model: Path):
     assert len(names) == 3 and Encoder.load(model, f"@{file}:late").fingerprint == first
 
 
-def test_alone_and_among_other_methods_it_gives_the_same(file: Path, model: Path):
-    """A custom weighting may look at all tokens: it must not get more copies than it has."""
-    encoder, late = Encoder.load(model, classical()), parse_method(f"@{file}:late")
-    texts = ["a text", "another one"]
-    many = encoder.encode_many(texts, {"echo": parse_method("echo"), "late": late})
-    assert np.array_equal(many["late"], Encoder(encoder.backbone, late).encode(texts))
-
-
 @pytest.mark.parametrize("result", ["targets[..., :1]", "targets.repeat(1, 2, 1)"])
 def test_what_a_weighting_returns_is_checked(result: str, file: Path, model: Path):
     file.write_text(file.read_text().replace("targets * (group.at + 1) ** self.power", result))

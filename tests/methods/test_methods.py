@@ -17,17 +17,6 @@ from afterword.methods.weights import Weighting
 from afterword.text.layout import Layout
 
 
-def test_each_method_has_its_four_values() -> None:
-    methods = [classical(), echo(), reba(), ditto(), prompt(), bellm()]
-    assert [m.layout.total_copies for m in methods] == [1, 2, 2, 1, 1, 1]
-    assert [m.layout.template is not None for m in methods] == [False, False, False, False, True, True]
-    assert [m.states.kind for m in methods] == ["last", "last", "last", "first_last", "last", "last"]
-    assert [m.weigh.kind for m in methods] == ["plain", "plain", "backward", "self_attention", "plain", "plain"]
-    assert [m.weigh.copy for m in methods] == ["all", "last", "first", "all", "all", "all"]
-    assert [m.weigh.pool_special_tokens for m in methods] == [True, False, False, True, False, False]
-    assert [bool(m.sight) for m in methods] == [False] * 5 + [True]
-
-
 def test_every_method_names_its_source_and_every_weighting_is_used() -> None:
     used = {echo(variant="table1").weigh.kind}
     for name, function in CATALOGUE.items():

@@ -100,13 +100,6 @@ def read(weigh, group=GROUP) -> torch.Tensor:
     return A[0][columns[0]][None]
 
 
-def test_reba_sums_the_rows_of_its_targets() -> None:
-    last = Backward("last", "first", False)
-    assert rows(last, read(last)) == A[0, 2].tolist()
-    mean = Backward("mean", "first", False)
-    assert rows(mean, read(mean)) == ((A[0, 1] + A[0, 2]) / 2).tolist()
-
-
 def test_reba_options() -> None:
     content = Backward("last", "first", False, columns="content")
     assert rows(content, read(content)) == [0, *A[0, 2, 1:5].tolist(), 0]

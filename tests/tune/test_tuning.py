@@ -19,12 +19,6 @@ from afterword.tune.tuning import BEST
 pytestmark = pytest.mark.filterwarnings("ignore:ditto on")
 
 
-def test_noise_is_not_chosen(tmp_path):
-    encoder = load("bert", tmp_path)
-    claims = [tune(encoder, made_up(60, seed), seed=seed).choice.improved for seed in range(4)]
-    assert sum(claims) <= 1
-
-
 def test_the_default_is_the_encoders_recipe(tmp_path):
     encoder, pairs = load("gpt2", tmp_path, reba(2)), made_up()
     tuned = tune(encoder, pairs, Grid(heads="none", posts=()))

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from ..shapes import Rows
     from ..text.batch import Group
 
+Weights = NDArray[np.float64]
+
 WINDOW = 16_384  # number of texts that are tokenized at a time
 MARKS = ("##", "Ġ", "▁")
 """The marks of vocabularies: WordPiece marks tokens that continue a word, the others mark tokens that begin one."""
@@ -96,7 +98,7 @@ class ByToken(Weighting):
     table: Table | None = None
 
     @abstractmethod
-    def weigh(self, counts: Counts, tokenizer: Tokenizer) -> Tensor:
+    def weigh(self, counts: Counts, tokenizer: Tokenizer) -> Tensor | Weights:
         """The weight of each token id (V,)."""
 
     @property
@@ -106,8 +108,10 @@ class ByToken(Weighting):
 
     def fit(self, texts: Iterable[Text], tokenizer: Tokenizer, vocabulary: int) -> Weighting:
         """Fit the token weights to texts; see `count`."""
-        counts = count(texts, tokenizer, vocabulary)
-        return replace(self, table=Table(self.weigh(counts, tokenizer).float()))
+        import torch
+
+        weights = self.weigh(count(texts, tokenizer, vocabulary), tokenizer)
+        return replace(self, table=Table(torch.as_tensor(weights, dtype=torch.float32)))
 
     def check(self, layers: int, heads: int, vocabulary: int) -> None:
         """Raise MethodError if the token weights were fitted for a different vocabulary."""
@@ -139,13 +143,11 @@ class TfIdf(ByToken):
 
     kind: ClassVar[str] = "tf_idf"
 
-    def weigh(self, counts: Counts, tokenizer: Tokenizer) -> Tensor:
+    def weigh(self, counts: Counts, tokenizer: Tokenizer) -> Weights:
         """The idf of each token id (V,)."""
-        idf = np.log2((counts.texts + 1) / (counts.documents + 1))
+        idf: Weights = np.log2((counts.texts + 1) / (counts.documents + 1))
         idf[_special(tokenizer, len(idf))] = 0
-        import torch
-
-        return torch.from_numpy(idf)
+        return idf
 
 
 @dataclass(frozen=True)
@@ -166,13 +168,11 @@ class Sif(ByToken):
         if not 0 < self.a < float("inf"):
             raise MethodError(f"sif: a={self.a!r}: pass a number above 0, such as 0.001")
 
-    def weigh(self, counts: Counts, tokenizer: Tokenizer) -> Tensor:
+    def weigh(self, counts: Counts, tokenizer: Tokenizer) -> Weights:
         """The weight of each token id, 0 to 1 (V,)."""
-        weights = self.a / (self.a + counts.occurrences / max(counts.occurrences.sum(), 1))
+        weights: Weights = self.a / (self.a + counts.occurrences / max(counts.occurrences.sum(), 1))
         weights[_special(tokenizer, len(weights))] = 0
-        import torch
-
-        return torch.from_numpy(weights)
+        return weights
 
 
 @dataclass(frozen=True)
@@ -197,11 +197,9 @@ class WithoutBiases(ByToken):
         if self.frequent < 0:
             raise MethodError(f"frequent={self.frequent}: pass a number of tokens, 0 or more")
 
-    def weigh(self, counts: Counts, tokenizer: Tokenizer) -> Tensor:
+    def weigh(self, counts: Counts, tokenizer: Tokenizer) -> Weights:
         """The weight of each token id, 0 or 1 (V,)."""
-        import torch
-
-        kept = torch.ones(len(counts.occurrences))
+        kept = np.ones(len(counts.occurrences))
         most = np.argsort(-counts.occurrences, kind="stable")[: self.frequent]
         kept[most[counts.occurrences[most] > 0]] = 0
         kept[_special(tokenizer, len(kept))] = 0

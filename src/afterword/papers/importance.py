@@ -127,7 +127,8 @@ def impact(encoder: Encoder, text: Text, *, limits: Limits | None = None) -> Imp
 def tfidf_weights(encoder: Encoder, texts: Sequence[str], corpus: Sequence[str]) -> list[Array]:
     """TF-IDF of each content token (N,): how often it occurs in its text times its idf in the corpus (`TfIdf`)."""
     tokenizer = encoder.backbone.tokenizer
-    inverse = TfIdf().weigh(count(corpus, tokenizer, encoder.backbone.vocabulary_size), tokenizer).double()
+    counts = count(corpus, tokenizer, encoder.backbone.vocabulary_size)
+    inverse = torch.from_numpy(TfIdf().weigh(counts, tokenizer))
     return [tf_idf(torch.tensor([ids], dtype=torch.long), inverse)[0].numpy() for ids in tokenizer.ids(texts)]
 
 

@@ -219,7 +219,7 @@ class SearchResult:
         recipes: the recipes (m).
         cosines: each recipe's cosines of the n pairs (m, n).
         fits: for each recipe, a function that returns its fitted post-processing steps.
-        correlation: of each head's diagonal with TF-IDF (L H,); None if Ditto was not tried.
+        correlation: of each head's diagonal with TF-IDF (L, H); None if Ditto was not tried.
         notes: recipes that could not be tried, and why.
         leaders: the best recipes without post-processing: method, spelling, and vectors of the texts (2, n, D).
     """
@@ -360,7 +360,9 @@ class Search:
             result.leaders.append((method, spec, vectors))
             columns += self._with_posts(method, spec, vectors, result)
         result.cosines = np.concatenate(columns)
-        result.correlation = None if self.correlation is None else self.correlation.result().numpy()
+        if self.correlation is not None:
+            facts = self.backbone.facts
+            result.correlation = self.correlation.result().view(facts.layers, facts.heads).numpy()
         return result
 
     def _centring(self, position: Position) -> Dense:

@@ -137,8 +137,9 @@ def tune(
         columns.append(_cosines(encoder, pairs)[None].astype(columns[0].dtype))
     rounded = quantize(np.concatenate(columns))
     choice = choose(recipes, rounded, pairs.gold, split, default, seed)
+    by_head = next((p.correlation for p in passes if p.correlation is not None), None)
     return Tuned(
-        encoder, recipes, rounded, pairs.gold, split, choice, _heads(encoder, passes),
+        encoder, recipes, rounded, pairs.gold, split, choice, by_head,
         [*notes, *(note for p in passes for note in p.notes)], seed, [f for p in passes for f in p.fits],
     )  # fmt: skip
 
@@ -198,12 +199,6 @@ def _default(encoder: Encoder, recipes: Sequence[Recipe]) -> int | None:
     if not all(isinstance(step, Normalise) for step in encoder.post):
         return None
     return next((i for i, r in enumerate(recipes) if r.post == "none" and r.method == encoder.method), None)
-
-
-def _heads(encoder: Encoder, passes: Sequence[SearchResult]) -> Array | None:
-    facts = encoder.backbone.facts
-    correlation = next((p.correlation for p in passes if p.correlation is not None), None)
-    return None if correlation is None else correlation.reshape(facts.layers, facts.heads)
 
 
 def best_of(leaders: Iterable[Leader], gold: Array, ranking: Indices) -> list[Leader]:
