@@ -1,5 +1,4 @@
 import copy
-import pickle
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -326,17 +325,3 @@ def test_an_ensemble_is_not_trained(models: Path):
             assert mode(mode.preprocess(TEXTS))["sentence_embedding"].shape == (4, 128)
     with pytest.raises(MethodError, match="training"):
         first(first.preprocess(TEXTS))
-
-
-@pytest.mark.parametrize("method", [reba(), ensemble([reba(), prompt("eol")])], ids=str)
-def test_copies_and_pickles_are_models_of_their_own(method: AnyMethod, models: Path):
-    model = by_hand(module(models, "gpt2", method))
-    expected = model.encode(TEXTS)
-    model[0].model(torch.tensor([[7, 8]]), output_hidden_states=True)  # leaves hooks that pickle refuses
-    for other in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
-        assert np.array_equal(other.encode(TEXTS), expected)
-        assert other[0].backbone.model is other[0].model
-        with torch.no_grad():
-            other[0].model.get_input_embeddings().weight.zero_()
-        assert np.array_equal(model.encode(TEXTS), expected)
-        assert not np.array_equal(other.encode(TEXTS), expected)

@@ -17,8 +17,8 @@ from tests.tiny import tiny
 from afterword import Encoder, classical, echo, ensemble, prompt, reba
 from afterword.backbone.loading import load_backbone
 from afterword.encode import sentences as room
-from afterword.errors import InputError, MethodError, NotFitted, TextsCut, TooLong
-from afterword.methods import AnyMethod, Ensemble, tfidf
+from afterword.errors import InputError, MethodError
+from afterword.methods import Ensemble
 from afterword.post import Dense, Normalise
 
 TEXTS = ["dog", "a b", "dog", "The quick brown fox jumps over it.", "\u4e16\u754c", "x" * 30, [20, 21, 22]]
@@ -69,14 +69,6 @@ def test_the_literal_formula(own, method: Ensemble, steps: bool) -> None:
     assert (np.abs(found - alone).max(1) <= 1e-5 * np.abs(alone).max(1)).all()
 
 
-@pytest.mark.parametrize("method", MEMBERS, ids=str)
-def test_an_ensemble_of_one_is_that_method(own, method: AnyMethod) -> None:
-    single, alone = Encoder(own, method, (Normalise(),)), Encoder(own, ensemble([method]), (Normalise(),))
-    assert close(alone.encode(TEXTS), single.encode(TEXTS), 1e-6)
-    for a, b in zip(*(e.encode_words(TEXTS[:2], [["dog"], ["b"]]) for e in (alone, single)), strict=True):
-        assert close(a, b, 1e-6)
-
-
 def test_methods_and_ensembles_share_their_forwards(own, monkeypatch: pytest.MonkeyPatch) -> None:
     encoder, counted = Encoder(own, classical()), Forwards(own)
     methods = {"mean": classical(), "both": ensemble([echo(2), reba(2), classical()]), "ck": ensemble("ck")}
@@ -97,19 +89,6 @@ def test_windows_duplicates_empty_texts_and_out(own, monkeypatch: pytest.MonkeyP
     assert close(out[:-2], vectors, 1e-5) and np.isnan(out[-2]).all() and close(out[-1], vectors[0], 1e-5)
     assert sum(done) == len(out) and all(done), "each text counts once, however many methods there are"
     assert encoder.encode([]).shape == (0, 192)
-
-
-def test_texts_that_are_cut_are_told_once(own) -> None:
-    encoder = Encoder(own, ensemble([classical(), echo(2)]), max_length=20)
-    with pytest.warns(TextsCut, match="2 of 7 texts") as told:
-        found = encoder.encode(TEXTS)
-    with pytest.warns(TextsCut) as again:
-        encoder.encode_words(["dog " + "x" * 30, "b"], ["dog", "b"])
-    assert len(told) == len(again) == 1
-    wanted = [Encoder(own, m, max_length=20).encode(TEXTS, on_long="ignore") for m in (classical(), echo(2))]
-    np.testing.assert_allclose(found, np.mean(wanted, 0), atol=1e-6)
-    with pytest.raises(TooLong, match="text 3 has"):
-        encoder.encode(TEXTS, on_long="error")
 
 
 def test_prompts_and_conditions_reach_each_method(own) -> None:
@@ -154,15 +133,6 @@ def test_chunks(own) -> None:
     assert encoder.chunk_spans(texts, tokens=12) == singles[2].chunk_spans(texts, tokens=12)
     with pytest.raises(InputError, match=r"tokens=14: max_length=40 leaves 1[0-3]"):
         encoder.encode_chunks(texts, tokens=14)
-
-
-def test_fitted_methods_in_an_ensemble(own) -> None:
-    encoder, texts = Encoder(own, ensemble([tfidf(), classical(), tfidf(states="last")])), ["a dog", "the dog", "a b"]
-    with pytest.raises(NotFitted):
-        encoder.encode(["dog"])
-    fitted = encoder.fit(texts)
-    assert fitted.fitted and fitted.method.methods[1] == classical()
-    assert fitted.method.methods[2] == Encoder(own, tfidf(states="last")).fit(texts).method
 
 
 def test_what_only_a_single_method_has(own) -> None:

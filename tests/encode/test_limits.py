@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from afterword import Encoder, classical
 from afterword.encode.limits import Budget, Limits, Truncation
-from afterword.errors import InputError, ModelError, TextsUnknown, TooLong
+from afterword.errors import InputError, ModelError, TextsUnknown
 from afterword.text.segments import Segment, TokenizedText
 
 
@@ -21,18 +21,6 @@ from afterword.text.segments import Segment, TokenizedText
 def test_limits_that_make_no_sense(options: dict) -> None:
     with pytest.raises(InputError, match=next(iter(options))):
         Limits(**options)
-
-
-def test_what_was_truncated_is_counted_and_said_once() -> None:
-    limits, truncated = Limits(max_length=5), Truncation()
-    texts = [TokenizedText((), kept=5, total=9), TokenizedText((), kept=3, total=3)]
-    truncated.note(texts, limits, [[0, 2, 3], [1]])
-    truncated.note([TokenizedText((), kept=5, total=7)], limits)
-    assert truncated.lost == [4, 4, 4, 2] and truncated.texts == 5
-    with pytest.warns(UserWarning, match=r"4 of 5 texts.*max_length=5 .*median 4, max 4"):
-        truncated.warn(limits)
-    with pytest.raises(TooLong, match="text 8 has 9 tokens"):
-        truncated.note(texts[::-1], Limits(5, on_long="error"), [[0, 1], [8, 9]])
 
 
 def test_texts_that_are_mostly_unknown_are_counted() -> None:

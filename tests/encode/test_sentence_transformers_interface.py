@@ -81,12 +81,6 @@ def test_an_evaluator_gives_what_it_gives_for_a_sentence_transformer(make, encod
         assert ours[name] == pytest.approx(value, abs=1e-4), name
 
 
-def test_paraphrase_mining(encoder, theirs) -> None:
-    ours, wanted = (util.paraphrase_mining(model, ALL, truncate_dim=24) for model in (encoder, theirs))
-    assert [pair for _, *pair in ours] == [pair for _, *pair in wanted] and len(ours) == 28
-    np.testing.assert_allclose([s for s, *_ in ours], [s for s, *_ in wanted], atol=1e-5)
-
-
 @pytest.mark.parametrize("use_faiss", [False, True])
 def test_hard_negatives(encoder, theirs, tmp_path, use_faiss: bool) -> None:
     datasets = pytest.importorskip("datasets")

@@ -115,12 +115,6 @@ def test_copies_share_on_a_causal_model(own) -> None:
     assert next(s for s in shares(methods, own) if 0 in s.methods).layout.copies == 3
 
 
-def test_equal_layouts_share_on_any_model(tmp_path) -> None:
-    bert = load_backbone(tiny("bert", tmp_path))
-    methods = [classical(), classical("cls"), reba(2), reba(2, "mean"), prompt("eol")]
-    assert grouped(methods, bert) == [[0, 1], [2, 3], [4]]
-
-
 @pytest.mark.parametrize("kind", ["phi3", "llama dynamic"])
 def test_copies_share_no_forward_where_rotary_frequencies_know_the_length(kind, tmp_path) -> None:
     """Both kinds turn to other frequencies beyond 24 tokens: two copies of a text of 15 do, one does not."""

@@ -86,20 +86,6 @@ def test_vectors_of_features_are_those_of_the_encoder(llama, method) -> None:
     assert np.abs(found["sentence_embedding"].numpy() - wanted).max() <= 2e-6 * np.abs(wanted).max()
 
 
-def test_a_text_without_tokens_has_the_vector_zero_in_every_method(llama) -> None:
-    method = ensemble([classical(add_special_tokens=False), prompt("eol"), reba(add_special_tokens=False)], "concat")
-    features = features_of(llama.backbone, method, ["dog", "", "cat"], None, None, None)
-    assert features["blank"].tolist() == [False, True, False]
-    with torch.no_grad():
-        found = vectors_of(llama.backbone, method, features, keep_mode=False)["sentence_embedding"]
-    assert (found[1] == 0).all() and (found[[0, 2]] != 0).all()
-    assert features_of(llama.backbone, method, ["", ""], None, None, None)["blank"].all()
-    with pytest.raises(InputError, match="text 1 holds token id 99999"):
-        features_of(llama.backbone, method, ["dog", [99999]], None, None, None)
-    with pytest.raises(InputError, match=r"has no \{condition\}"):
-        features_of(llama.backbone, method, ["dog"], ["size"], None, None)
-
-
 WRITTEN = ["The bank of the river.", "A bank for my money and for the money of others!", "dog", "a b"]
 
 

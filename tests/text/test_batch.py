@@ -33,20 +33,10 @@ def test_those_that_begin_alike_come_first_among_their_length() -> None:
     ]
 
 
-def test_texts_that_begin_in_several_ways_have_no_lead() -> None:
-    assert lay([text_with([5, 6, 1], 5, 6), text_with([7, 8, 2], 7, 8)]).prefix == 0
-    assert lay([text_with([5, 6, 1]), text_with([5, 6, 2])]).prefix == 0
-
-
 def test_every_token_knows_its_copy() -> None:
     group = lay([writing(2, copies=2)]).groups[0]
     assert group.copy.tolist() == [[-1, 1, 1, 2, 2]]
     assert group.limited(1).scope.tolist() == [[True, True, True, False, False]]
-
-
-def test_a_template_belongs_to_no_copy() -> None:
-    segment = Segment([1, 2, 3, 4], ((1, 2),), (0, 1))
-    assert lay([TokenizedText((segment,))]).groups[0].copy.tolist() == [[0, 1, 0, -1]]
 
 
 def test_a_chunk_borrows_the_states_of_the_full_pass() -> None:
@@ -57,13 +47,6 @@ def test_a_chunk_borrows_the_states_of_the_full_pass() -> None:
     assert batch.source is not None
     assert batch.source.tolist() == [0, 6, 7, 3, 4, 5, 6, 7, 8, 9, 8, 11]
     assert [g.text.tolist() for g in batch.groups] == [[0], [-1], [0]]
-
-
-def test_segments_of_one_length_whose_copies_lie_elsewhere_are_groups_of_their_own():
-    """What reads attention reads one run of tokens in a group: its products are then as wide alone as in company."""
-    writings = [TokenizedText((Segment([1, 2, 3, 4], (span,)),)) for span in ((1, 3), (0, 2), (1, 3))]
-    batch = lay(writings)
-    assert [g.text.tolist() for g in batch.groups] == [[1], [0, 2]]
 
 
 def test_a_lead_is_what_a_text_begins_with_before_it_goes_on() -> None:

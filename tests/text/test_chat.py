@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.agreement import close, theirs
@@ -107,17 +106,6 @@ def test_a_prompt_stands_inside_the_users_turn(encoder: Encoder) -> None:
     assert (encoder.encode("A bank.", prompt="so: ") == direct.encode("A bank.")).all()
 
 
-def test_the_vector_is_the_last_tokens_state(encoder: Encoder) -> None:
-    own = encoder.backbone
-    turns = [{"role": "user", "content": EOL.replace("{text}", "A bank.")}]
-    ids = own.tokenizer.hf.apply_chat_template(turns, add_generation_prompt=True, return_tensors="pt")
-    own.model.set_attn_implementation("eager")
-    with torch.no_grad():
-        expected = own.model(**ids).last_hidden_state[0, -1].numpy()
-    own.model.set_attn_implementation("afterword")
-    assert abs(encoder.encode("A bank.") - expected).max() <= 2e-5 * abs(expected).max()
-
-
 def test_alone_and_in_company_saved_and_loaded(encoder: Encoder, tmp_path: Path) -> None:
     pytest.importorskip("sentence_transformers", reason="the extra st is not installed")
     texts = ["A bank.", "a<|end|>b", "more words than one", "A bank."]
@@ -135,12 +123,6 @@ def test_alone_and_in_company_saved_and_loaded(encoder: Encoder, tmp_path: Path)
     plain.backbone.tokenizer.hf.chat_template += " "
     assert plain.fingerprint == before
     plain.backbone.tokenizer.hf.chat_template = CHAT
-
-
-def test_words_are_found_by_their_offsets(encoder: Encoder) -> None:
-    text = "The </s> bank."
-    (vector,) = encoder.encode_words([text], ["bank"])
-    assert (vector == encoder.encode_words([text], [(9, 13)])[0]).all()
 
 
 @pytest.mark.parametrize("template", [None, "{{ raise_exception('no system,\\n please') }}"])

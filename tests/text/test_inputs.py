@@ -59,12 +59,6 @@ def test_what_would_be_read_as_something_else_is_refused(texts, fix) -> None:
         check_texts(texts)
 
 
-def test_conditions() -> None:
-    assert check_conditions(None, ["t"]) is None
-    for column in (["x", "y"], pd.Series(["x", "y"]), pa.array(["x", "y"]), np.array(["x", "y"])):
-        assert check_conditions(column, ["t", "u"]) == ["x", "y"]
-
-
 @pytest.mark.parametrize(
     ("conditions", "value"),
     [

@@ -121,12 +121,6 @@ def test_truncation_before_after_and_of_the_whole(own) -> None:
     assert spelled(own, Layout(copies=2, join="text", truncate="whole"), "abcd", 8) == "<[abcd][abc]"
 
 
-def test_ids_are_content_only(own) -> None:
-    ids = own.ids(["ab"])[0]
-    assert spelled(own, Layout("x{text}y", copies=1), ids) == spelled(own, Layout("x{text}y"), "ab")
-    assert spelled(own, Layout(copies=2), ids) == "<[ab][ab]>"
-
-
 def test_chunks_follow_the_full_pass(own) -> None:
     assert spelled(own, Layout(copies=2, chunk=2), "abcde") == "<[abcde]> | <[ab][ab]> | <[cd][cd]> | <[e][e]>"
     (writing,) = Layout(copies=2, chunk=2).write(["abcde"], own)
@@ -149,11 +143,6 @@ def test_chunks_follow_the_full_pass(own) -> None:
 )
 def test_punctuation_of_the_authors(text: str, stop: str, everything: str) -> None:
     assert (punctuated(text, "stop"), punctuated(text, "all")) == (stop, everything)
-
-
-def test_offsets_of_every_copy(own) -> None:
-    (writing,) = Layout("x{text} {text}").write(["ab"], own, offsets=True)
-    assert writing.offsets == (((0, 1), (1, 2)), ((0, 1), (1, 2)))
 
 
 @pytest.mark.parametrize(

@@ -25,12 +25,6 @@ def test_prefix_and_suffix_are_what_it_puts_around(hf) -> None:
     assert own.prefix + own.suffix
 
 
-def test_spelling_equals_ids(hf) -> None:
-    own, texts = Tokenizer(hf), ["a b", "日本", "", " x"]
-    assert [s.ids for s in own.spell(texts)] == own.ids(texts)
-    assert own.spell(["ab"])[0].offsets == [(0, 1), (1, 2)]
-
-
 def test_another_librarys_padding_does_not_reach_us(hf) -> None:
     own = Tokenizer(hf)
     before = own.ids(["a", "a longer text"])
