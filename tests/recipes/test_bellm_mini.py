@@ -1,9 +1,8 @@
-"""What the shipped models learn from, and BeLLM's recipe and Table 4 on a toy scale."""
+"""What the packaged models learn from, and BeLLM's recipe on a toy scale."""
 
 import gzip
 import json
 import lzma
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +11,11 @@ from tests.scripts import script
 
 from afterword import Encoder, bellm
 
-pytest.importorskip("sentence_transformers", reason="the extra train is not installed")
 pytest.importorskip("peft", reason="the extra train is not installed")
-pytest.importorskip("datasets", reason="the extra train is not installed")
+from bellm_mini import triplets
+from mini.sentences import sample
+
 RECIPES = Path(__file__).parents[2] / "recipes"
-sys.path.insert(0, str(RECIPES))
-
-import table4  # noqa: E402
-from bellm_mini import triplets  # noqa: E402
-from mini.sentences import sample  # noqa: E402
-
 PROSE = "The old house stood on a hill. It rained all day in the north.\nTwo birds sat on the wall and sang. Yes."
 
 
@@ -92,15 +86,3 @@ def test_the_recipe_ends_in_a_folder_of_half_the_size(folder: Path, tmp_path: Pa
     base = Encoder.load("afterword-mini", bellm()).encode("A cat.")
     moved = abs(encoder.encode("A cat.") - base).max() / abs(base).max()
     assert 0.001 < moved < 1
-
-
-def test_table_4_gives_means_and_deviations():
-    found = [
-        {"row": "last 2", "pool": pool, "seed": seed, "average": 50.0 + add + seed, "seconds": 100 + seed, "memory": 7}
-        for pool, add in (("last", 0), ("mean", 10))
-        for seed in (0, 1, 2)
-    ]
-    lines = table4.table(found).splitlines()
-    cells = {row[0]: row[1:] for row in ([c.strip() for c in line.strip("|").split("|")] for line in lines)}
-    assert cells["last 2"] == ["51.00 ± 1.00", "61.00 ± 1.00", "101", "7"]
-    assert cells["all"] == ["-", "-", "-", "-"]

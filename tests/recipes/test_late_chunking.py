@@ -1,20 +1,15 @@
 """Late against plain chunks, on toy articles."""
 
 import lzma
-import sys
 from itertools import pairwise
 from pathlib import Path
 
+import late_chunking
 import numpy as np
 import pytest
 from tests.tiny import tiny
 
 from afterword import Encoder, reba
-
-RECIPES = Path(__file__).parents[2] / "recipes"
-sys.path.insert(0, str(RECIPES))
-
-import late_chunking  # noqa: E402
 
 FORM = late_chunking.Form("wiki.txt.xz", (150, 2000), 90, (8, 40))
 

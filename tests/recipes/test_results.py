@@ -5,17 +5,14 @@ import sys
 from pathlib import Path
 
 import pytest
+import results
+from results import TABLES, Run, Shown, cells_of, encoder_of, lacking, replaced, wanted, written
 
 from afterword.cli import main
 from afterword.tasks.results import Result, Row, read_results
 from afterword.tasks.task import Scores
 
 ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT / "recipes"))
-
-import results  # noqa: E402
-from results import TABLES, Run, Shown, cells_of, encoder_of, lacking, replaced, wanted, written  # noqa: E402
-
 PAGE = """# A page
 
 <!-- table: sts -->

@@ -1,21 +1,18 @@
-"""The table of retrieved captions, from the command line."""
+"""Captions: the table of retrieved captions, and a pair of trainings on a toy scale."""
 
 import json
 import sys
+from argparse import Namespace
 from pathlib import Path
 
+import captions_side_by_side
 import numpy as np
 import pytest
+from captions_side_by_side import Retrieved, side_by_side
 
 from afterword import Encoder
 from afterword.encode.similarity import similarity
 from afterword.tasks.captions import Captions
-
-RECIPES = Path(__file__).parents[2] / "recipes"
-sys.path.insert(0, str(RECIPES))
-
-import captions_side_by_side  # noqa: E402
-from captions_side_by_side import Retrieved, side_by_side  # noqa: E402
 
 IMAGES = {
     "a.jpg": ["A dog runs on the grass.", "The dog runs over green grass."],
@@ -70,3 +67,27 @@ def test_rows_by_query_method_and_rank() -> None:
         Retrieved("a.jpg", "a dog", "bad", 1, "a | cat", False),
         Retrieved("a.jpg", "a dog", "bad", 2, "the dog", True),
     ]
+
+
+def test_a_pair_differs_in_the_last_layer_alone_and_is_not_run_again(tmp_path: Path):
+    pytest.importorskip("peft", reason="the extra train is not installed")
+    import captions_bellm
+
+    things = ("cat", "dog", "horse", "bird", "cow", "fox")
+    captions = tmp_path / "en" / "flickr30k" / "captions.test.jsonl"
+    captions.parent.mkdir(parents=True)
+    captions.write_text(
+        "".join(json.dumps({"image": t, "captions": [f"A {t} is {w}." for w in ("in", "out")]}) + "\n" for t in things)
+    )
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text(
+        "".join(
+            json.dumps({"anchor": f"{t}s", "positive": f"some {t}s", "negative": f"no {t}s"}) + "\n" for t in things
+        )
+    )
+    args = Namespace(data=tmp_path, model="afterword-mini", out=tmp_path, steps=2, batch_size=4, precision="float32")
+    found = [captions_bellm.run(args, rows, last, 0) for last in (0, 1)]
+    assert [r["last"] for r in found] == [0, 1] and all(0 <= r["strict_accuracy"] <= 100 for r in found)
+    rows.unlink()  # what is finished needs no rows
+    assert captions_bellm.run(args, rows, 1, 0) == found[1]
+    assert not [path for path in tmp_path.iterdir() if path.is_dir() and path.name.startswith("last")]
