@@ -45,11 +45,7 @@ class State:
 
 
 def guarded(run: Callable[[], Any], state: State) -> int:
-    """Run a command, which returns an exit code or None for 0; any error ends it with a message of one line.
-
-    Returns:
-        The exit code.
-    """
+    """Run a command and return its exit code; an error ends it with a message of one line."""
     OPTIONS.clear()
     with report_warnings(), terminated_like_ctrl_c():
         try:
@@ -70,11 +66,7 @@ def guarded(run: Callable[[], Any], state: State) -> int:
 
 
 def ending(error: BaseException) -> tuple[str, int]:
-    """The message and the exit code for an error that ended a run.
-
-    >>> ending(KeyboardInterrupt())
-    ('interrupted', 130)
-    """
+    """The message and the exit code for an error that ended a run."""
     if isinstance(error, SystemExit | typer.Exit):
         code = getattr(error, "exit_code", getattr(error, "code", 0))
         return "", code if isinstance(code, int) else int(code is not None)
@@ -151,11 +143,7 @@ def terminated_like_ctrl_c() -> Iterator[None]:
 
 @contextmanager
 def interruptible(kept: Callable[[], str]) -> Iterator[None]:
-    """At an interruption, say what is kept and how to resume; ``kept`` gives the sentence.
-
-    Raises:
-        Interrupted: by Ctrl-C or SIGTERM, if there is something to say.
-    """
+    """At an interruption, raise Interrupted with the sentence that ``kept`` returns, if it is not empty."""
     try:
         yield
     except KeyboardInterrupt:
@@ -173,21 +161,17 @@ def _leave_stdout() -> None:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-COLOURS = {"error:": "31", "bug:": "31", "warning:": "33"}
-"""Red and yellow, for a terminal; NO_COLOR turns them off."""
+COLOURS = {"error:": "red", "bug:": "red", "warning:": "yellow"}
+"""On a terminal; NO_COLOR turns them off."""
 
 
 def say(line: str) -> None:
-    """Print one line on stderr, with the running verb's options in place of Python's arguments.
-
-    On a terminal, ``error:`` is red and ``warning:`` yellow. Control characters are written out.
-    """
+    """Print one line on stderr, with the running verb's options in place of Python's arguments."""
     with suppress(OSError, ValueError):  # a closed stderr is no reason to fail
         first, *rest = visible(with_options(line, OPTIONS)).split() or [""]
-        colourless = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
-        if first in COLOURS and sys.stderr.isatty() and not colourless:
-            first = f"\x1b[{COLOURS[first]}m{first}\x1b[0m"
-        print(" ".join([first, *rest]), file=sys.stderr, flush=True)
+        if first in COLOURS and not os.environ.get("NO_COLOR"):
+            first = typer.style(first, fg=COLOURS[first])
+        typer.echo(" ".join([first, *rest]), err=True)  # without colours if stderr is not a terminal
 
 
 @contextmanager
@@ -268,14 +252,9 @@ class Bar:
     """
 
     def __init__(
-        self,
-        what: str,
-        unit: str,
-        total: float | None = None,
-        show: bool | None = None,
-        done: float = 0,
+        self, what: str, unit: str, total: float | None = None, show: bool | None = None, done: float = 0,
         clock: Callable[[], float] = time.perf_counter,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.what, self.unit, self.total, self.show, self.done = what, unit, total, show, done
         self._clock, self._before = clock, done
         self._start = self._said = clock()
@@ -334,10 +313,6 @@ class Bar:
 
 
 def clock_time(seconds: float) -> str:
-    """A time in hours, minutes and seconds.
-
-    >>> clock_time(3725.2)
-    '1:02:05'
-    """
+    """A time in hours, minutes and seconds, as in 1:02:05."""
     seconds = round(seconds)
     return f"{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}"

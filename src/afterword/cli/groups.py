@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer import Argument, Option
@@ -48,18 +48,10 @@ ClustersFile = Annotated[Path | None, Option("-o", "--output", metavar="FILE",
 
 
 def duplicates(
-    model: OptionalModel,
-    source: Input,
-    method: Method,
-    file: File = None,
-    over: Over = 0.9,
-    output: KeptFile = None,
-    repeats: RepeatsFile = None,
-    overwrite: o.Overwrite = False,
-    batch_tokens: o.BatchTokens = None,
-    as_json: o.AsJson = False,
-    progress: o.Progress = None,
-) -> int:
+    model: OptionalModel, source: Input, method: Method, file: File = None, over: Over = 0.9, output: KeptFile = None,
+    repeats: RepeatsFile = None, overwrite: o.Overwrite = False, batch_tokens: o.BatchTokens = None,
+    as_json: o.AsJson = False, progress: o.Progress = None,
+) -> int:  # fmt: skip
     """Find texts that repeat others, or nearly so, and keep one of each.
 
     The input is texts to embed with --model, or vectors: a .parquet file of `afterword embed`, the folder of a job or
@@ -92,17 +84,10 @@ def duplicates(
 
 
 def cluster(
-    model: OptionalModel,
-    source: Input,
-    method: Method,
-    file: File = None,
-    k: Number = "auto",
-    seed: Seed = 0,
-    output: ClustersFile = None,
-    overwrite: o.Overwrite = False,
-    batch_tokens: o.BatchTokens = None,
+    model: OptionalModel, source: Input, method: Method, file: File = None, k: Number = "auto", seed: Seed = 0,
+    output: ClustersFile = None, overwrite: o.Overwrite = False, batch_tokens: o.BatchTokens = None,
     as_json: o.AsJson = False,
-) -> int:
+) -> int:  # fmt: skip
     """Sort texts into clusters, and print the size, the most distinctive words and five typical texts of each.
 
     The input is as for `afterword duplicates`. Each different text counts once. Cluster 0 is the one with the most
@@ -115,9 +100,9 @@ def cluster(
     from ..search.groups import cluster as clustered
     from ..search.groups import distinctive_words
 
-    if k != "auto" and not k.isdecimal():
+    number: Any = int(k) if k.isdecimal() else k
+    if not k.isdecimal() and k != "auto":
         raise typer.BadParameter(f"{k!r}: pass a number of at least 2, or auto", param_hint="--k")
-    number: int | Literal["auto"] = "auto" if k == "auto" else int(k)
     path = _path(file, source.input)
     _check_output(output, overwrite)
     side = _read_side(path, model, source, method, batch_tokens)

@@ -53,23 +53,11 @@ Status = Annotated[bool, Option("--status", help="Print what is in the index, an
 
 
 def index(
-    folder: Folder,
-    model: OptionalModel,
-    source: Input,
-    chunks: Chunks,
-    speed: Speed,
-    stored: Stored = None,
-    id: Id = None,
-    keep: o.Keep = None,
-    method: o.Method = None,
-    prompt_name: PromptName = None,
-    query_prompt_name: QueryPromptName = None,
-    language: Language = None,
-    prune: Prune = False,
-    status: Status = False,
-    on_long: o.OnLong = "warn",
-    as_json: o.AsJson = False,
-) -> int:
+    folder: Folder, model: OptionalModel, source: Input, chunks: Chunks, speed: Speed, stored: Stored = None,
+    id: Id = None, keep: o.Keep = None, method: o.Method = None, prompt_name: PromptName = None,
+    query_prompt_name: QueryPromptName = None, language: Language = None, prune: Prune = False, status: Status = False,
+    on_long: o.OnLong = "warn", as_json: o.AsJson = False,
+) -> int:  # fmt: skip
     """Build an index of texts, or update it. Texts that are already in it are not embedded again.
 
     Search it by `afterword search`. A row that cannot be embedded is left out and listed, and the run ends with exit
@@ -273,16 +261,12 @@ def _print_status(folder: Path, as_json: bool) -> int:
     index = Index.open(folder)
     info = index.info
     values = {
-        "rows": index.rows,
-        "model": info.model,
-        "method": info.method.get("name", ""),
-        "dimension": info.dimension,
+        "rows": index.rows, "model": info.model, "method": info.method.get("name", ""), "dimension": info.dimension,
         "chunk": (info.chunking or "none") + (f", overlap {info.overlap}" if info.overlap else ""),
-        "kept": ", ".join(index.kept) or "none",
-        "language": info.language,
+        "kept": ", ".join(index.kept) or "none", "language": info.language,
         "vector index": "yes" if index.has_index(VECTOR) else "no",
         "bytes": sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()),
-    }
+    }  # fmt: skip
     lines = [json.dumps(values, ensure_ascii=False)] if as_json else [f"{k:<12} {v}" for k, v in values.items()]
     typer.echo("\n".join(lines))
     return 0

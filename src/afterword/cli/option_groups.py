@@ -102,12 +102,7 @@ class Separated:
     no_header: o.NoHeader = False
 
     def form(self) -> FileForm:
-        """How the file is written.
-
-        Raises:
-            typer.BadParameter: the delimiter is not a single character.
-            DataError: the encoding is unknown.
-        """
+        """The layout of the file."""
         from ..files.lines import FileForm
         from ..files.read import check_encoding
 
@@ -126,17 +121,7 @@ class Form(Separated):
     field: o.Field = None
 
     def open(self, path: Path | None, texts: Sequence[str] | None = None, columns: Sequence[str] = ()) -> Reader:
-        """Open texts from arguments, else a file, else the standard input.
-
-        Args:
-            path: of the file; None or ``-`` reads the standard input.
-            texts: the texts.
-            columns: further columns of the file.
-
-        Raises:
-            typer.BadParameter: texts and a file are passed, or the name of a file is passed as a text.
-            DataError: the file cannot be read.
-        """
+        """Open texts from arguments, else a file with further columns, else (None or ``-``) the standard input."""
         from ..files.lines import ListedReader
         from ..files.read import open_texts
 
@@ -331,11 +316,7 @@ class Figure:
 
 
 def read_input(input: Path | None, format: o.Format = None, field: str | None = None) -> list[str]:
-    """The texts of a file or of stdin.
-
-    Raises:
-        DataError: a row cannot be used, or there is none.
-    """
+    """Read the texts of a file or of stdin, at least one; a row that cannot be used is an error."""
     from ..errors import DataError
 
     if texts := list(items(None, input, format, field)):
@@ -344,11 +325,7 @@ def read_input(input: Path | None, format: o.Format = None, field: str | None = 
 
 
 def items(text: str | None, input: Path | None, format: o.Format, field: str | None) -> Iterator[str]:
-    """The texts of an argument, a file or stdin.
-
-    Raises:
-        BadRow: a row cannot be used.
-    """
+    """Read the text of an argument, or the texts of a file or of stdin; a row that cannot be used is an error."""
     from ..errors import BadRow
     from ..jobs.rows import items_of
 
@@ -387,11 +364,7 @@ def check_device(device: str | None) -> None:
 
 
 def read_methods(specs: Sequence[str] | None) -> dict[str, AnyMethod]:
-    """Methods by the name of their vectors: "vector" for a single method, else the method as it is written.
-
-    Raises:
-        MethodError: a method is unknown.
-    """
+    """Methods by the name of their vectors: "vector" for a single method, else the method as the user wrote it."""
     from ..methods.serialize import parse_method
 
     specs = list(dict.fromkeys(specs or ()))
@@ -410,11 +383,7 @@ def check_condition(methods: Iterable[AnyMethod], conditional: bool) -> None:
 
 
 def short_name(model: str) -> str:
-    """A model's name in tables and figures: that of its folder.
-
-    >>> short_name("runs/tuned/")
-    'tuned'
-    """
+    """A model's name in tables and figures: the name of its folder."""
     return Path(model).resolve().name
 
 
@@ -437,11 +406,7 @@ def stdin_bytes() -> BinaryIO:
 
 
 def read_keep(spelled: Sequence[str] | None, taken: Sequence[str]) -> list[str]:
-    """The names of the columns to keep.
-
-    Args:
-        spelled: names, separated by commas; a name that holds a comma is written in double quotes.
-        taken: names that the output has already.
+    """The names of the columns to keep, none of which the output already has (``taken``).
 
     >>> read_keep(['id,"last, first"', "channel"], ["text", "vector"])
     ['id', 'last, first', 'channel']
@@ -456,11 +421,7 @@ def read_keep(spelled: Sequence[str] | None, taken: Sequence[str]) -> list[str]:
 
 
 def numbers(spelled: str | None, option: str, kind: Callable[[str], Any] = int) -> tuple[Any, ...]:
-    """The numbers of a list such as ``1,2``.
-
-    >>> numbers("1, 2", "--copies")
-    (1, 2)
-    """
+    """The numbers of a list such as ``1,2``."""
     try:
         return tuple(kind(part) for part in spelled.split(",")) if spelled else ()
     except ValueError:

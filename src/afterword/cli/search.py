@@ -52,21 +52,10 @@ Each = Annotated[bool, Option("--each", help="One row per document: its best chu
 
 
 def search(
-    folder: Folder,
-    model: OptionalModel,
-    source: Input,
-    query: Query = None,
-    method: IndexMethod = None,
-    judged_queries: JudgedQueries = None,
-    qrels: Qrels = None,
-    top: Top = 10,
-    by: SearchBy = None,
-    where: Where = None,
-    exact: Exact = False,
-    each: Each = False,
-    on_long: o.OnLong = "warn",
-    as_json: o.AsJson = False,
-) -> int:
+    folder: Folder, model: OptionalModel, source: Input, query: Query = None, method: IndexMethod = None,
+    judged_queries: JudgedQueries = None, qrels: Qrels = None, top: Top = 10, by: SearchBy = None, where: Where = None,
+    exact: Exact = False, each: Each = False, on_long: o.OnLong = "warn", as_json: o.AsJson = False,
+) -> int:  # fmt: skip
     """Search an index that `afterword index` made, by meaning and by words.
 
     The words after FOLDER are one query; --input takes a file with a query in each row. The model is the one that made
@@ -169,13 +158,9 @@ def _json(results: Sequence[Result]) -> list[str]:
     """A line of JSON for each query; kept values are written as `embed` writes them."""
     from ..jobs.rows import as_json
 
-    return [
-        json.dumps(
-            {"query": one.query, "hits": [{**vars(hit), "kept": as_json(hit.kept)} for hit in one.hits]},
-            ensure_ascii=False,
-        )
-        for one in results
-    ]
+    hits = [[{**vars(hit), "kept": as_json(hit.kept)} for hit in one.hits] for one in results]
+    pairs = zip(results, hits, strict=True)
+    return [json.dumps({"query": one.query, "hits": found}, ensure_ascii=False) for one, found in pairs]
 
 
 def _page(results: Sequence[Result]) -> list[str]:

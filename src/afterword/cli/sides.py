@@ -113,11 +113,7 @@ def embed_side(items: Sequence[Item], embedder: MethodsEmbedder, path: Path | No
 
 
 def _reasons(rejected: Sequence[tuple[int, str]]) -> str:
-    """The first rejected rows with their reasons.
-
-    >>> _reasons([(2, "is blank"), (5, "is blank"), (7, "is blank"), (9, "is blank")])
-    'line 2: is blank; line 5: is blank; line 7: is blank; and 1 more'
-    """
+    """The first rejected rows with their reasons, and the number of the rest."""
     named = [f"line {line}: {reason}" for line, reason in rejected[:NAMED]]
     more = len(rejected) - NAMED
     return "; ".join([*named, f"and {more:,} more"] if more > 0 else named) or "the input is empty"

@@ -49,18 +49,10 @@ Condition = Annotated[str | None, Option("--condition", metavar="TEXT",
 
 
 def similar(
-    model: Model,
-    source: Input,
-    method: Method,
-    texts: Texts = None,
-    against: Against = None,
-    by: Similarity = None,
-    top: Top = None,
-    threshold: Threshold = None,
-    condition: Condition = None,
-    batch_tokens: o.BatchTokens = None,
+    model: Model, source: Input, method: Method, texts: Texts = None, against: Against = None, by: Similarity = None,
+    top: Top = None, threshold: Threshold = None, condition: Condition = None, batch_tokens: o.BatchTokens = None,
     as_json: o.AsJson = False,
-) -> int:
+) -> int:  # fmt: skip
     """Print how similar texts are: a matrix, and the most similar pairs.
 
     Equal texts are compared once. Several methods give several columns; pairs are sorted by the first.
@@ -211,8 +203,7 @@ def _page(result: Comparison, typed: bool) -> list[str]:
     lines = _matrix(result)
     if len(result.rows):
         return [*lines, *[""] * bool(lines), *_pairs(result, typed)]
-    none = [] if result.threshold is None else [f"no pair has a similarity of at least {result.threshold:g}"]
-    return lines + none
+    return lines if result.threshold is None else [*lines, f"no pair has a similarity of {result.threshold:g} or more"]
 
 
 def _matrix(result: Comparison) -> list[str]:
