@@ -67,7 +67,7 @@ cluster -i vectors.parquet --k two | --k 'two'
 search index a --where colour=1 | 'colour' text
 search nope a | nope index
 search index | --input
-compare nope | nope evaluate
+compare nope | nope results
 # tasks
 evaluate -m enc --tasks stss --data . | 'stss' 'sts' --list
 evaluate -m enc --tasks sts | --data hub

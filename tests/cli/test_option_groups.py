@@ -58,7 +58,7 @@ def test_models_of_one_name_are_told_apart():
 LIGHT = """
 0 --version
 0 embed --help
-0 methods reba --json
+0 methods reba
 0 evaluate --list
 2 embed -m minilm --method ecco a
 2 embed -m minilm -i rows.csv --field nope
