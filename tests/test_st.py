@@ -192,6 +192,14 @@ def test_checkpointing_changes_no_gradient(name: str, models: Path):
     assert all(torch.allclose(found[1][n], g, atol=1e-5 * float(g.abs().max())) for n, g in found[0].items())
 
 
+def test_an_ensemble_is_not_trained(models: Path):
+    first = module(models, "gpt2", ensemble([echo(), prompt("eol")], "concat")).train()
+    with torch.no_grad():
+        assert first(first.preprocess(TEXTS))["sentence_embedding"].shape == (4, 128)
+    with pytest.raises(MethodError, match="training"):
+        first(first.preprocess(TEXTS))
+
+
 @pytest.mark.parametrize("name", ["reba last", "ditto", "bellm sum", "attention"])
 def test_methods_that_checkpointing_would_break_refuse_it(name: str, models: Path):
     first = module(models, *METHODS[name]).train()
@@ -315,13 +323,3 @@ def test_a_replica_runs_its_own_weights(name: str, models: Path):
         found = replica(first)(dict(features))["sentence_embedding"]
         assert torch.allclose(found, expected, atol=1e-4 * float(expected.abs().max()))
         assert not torch.allclose(found, first(dict(features))["sentence_embedding"], atol=1e-2)
-
-
-def test_an_ensemble_is_not_trained(models: Path):
-    first = module(models, "gpt2", ensemble([echo(), prompt("eol")], "concat"))
-    assert first.get_embedding_dimension() == 128
-    for mode in (first.eval(), first.train()):
-        with torch.no_grad():  # as dropout is off in a tiny model, the vectors are the same
-            assert mode(mode.preprocess(TEXTS))["sentence_embedding"].shape == (4, 128)
-    with pytest.raises(MethodError, match="training"):
-        first(first.preprocess(TEXTS))

@@ -1,4 +1,4 @@
-"""Chunks in the context of their text: against plain forwards, in company, over the length, and refused."""
+"""Words and chunks in the context of their text: against forwards of the text, over the length, and refused."""
 
 from __future__ import annotations
 
@@ -115,3 +115,33 @@ def test_texts_that_cannot_be_used(backbone: Backbone):
         encoder.encode_chunks([TEXT], [[(0, 60)]], late=False)
     with pytest.raises(InputError, match="text 0"):
         encoder.encode_chunks([[5, 6]], "sentences")
+
+
+def test_a_word_that_is_nowhere_is_seen_before_any_text_is_run(backbone: Backbone, monkeypatch) -> None:
+    monkeypatch.setattr("afterword.encode.spans.WINDOW", 1)
+    done: list[int] = []
+    with pytest.raises(WordNotFound, match=r"'shore' .* in text 1"):
+        Encoder(backbone, classical()).encode_words(
+            ["a bank", "bank"], ["bank", "shore"], show_progress_bar=done.append
+        )
+    assert not done
+
+
+def test_errors_name_a_text_of_a_later_window_by_its_own_number(backbone: Backbone, monkeypatch) -> None:
+    monkeypatch.setattr("afterword.encode.spans.WINDOW", 1)
+    encoder = Encoder(backbone, classical(), max_length=12)
+    with pytest.raises(WordNotFound, match="'river' of text 1 was cut off"):
+        encoder.encode_words(["a bank", "a bank of the wide river"], ["bank", "river"])
+    with pytest.raises(TooLong, match="text 1 has"):
+        encoder.encode_words(["a bank", "bank of the wide river"], ["bank", "bank"], on_long="error")
+
+
+def test_prompts_are_those_of_encode(backbone: Backbone) -> None:
+    asked = Encoder(backbone, reba(), prompts={"about": "it is about "}, default_prompt_name="about")
+    bare = Encoder(backbone, reba())
+    by_default = asked.encode_words("the bank", ["bank"])
+    assert (by_default == bare.encode_words("the bank", ["bank"], prompt="it is about ")).all()
+    without = asked.encode_words("the bank", ["bank"], prompt="")
+    assert (without == bare.encode_words("the bank", ["bank"])).all() and abs(without - by_default).max() > 1e-4
+    with pytest.raises(InputError, match="'query'"):
+        bare.encode_words("the bank", ["bank"], prompt_name="query")

@@ -85,12 +85,6 @@ def test_ids_outside_the_vocabulary() -> None:
         check_ids(["a", [3, 10]], 10)
 
 
-def test_a_prompt_goes_in_front_and_is_no_template() -> None:
-    assert with_prompt(Layout(), "") == Layout()
-    assert with_prompt(Layout(), "{a}: ").parts == ("{a}: ", None)
-    assert with_prompt(Layout("x{text}"), "p ").parts == ("p x", None)
-
-
 def test_words_by_text() -> None:
     assert words_by_text("a", ["t"], single=True) == ([["a"]], False)
     assert words_by_text(["a", ("b", 1)], ["t"], single=True) == ([["a", ("b", 1)]], False)

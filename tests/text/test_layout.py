@@ -181,11 +181,6 @@ def test_a_lead_ends_before_what_the_text_may_change() -> None:
     assert prefixes("x{text}y{text}", ["ab"], join="ids") == ["<s> x"]
 
 
-def test_a_lead_is_the_same_for_every_condition() -> None:
-    assert prefixes("x{condition}:{text}", ["ab", "c"], conditions=["p", "q"]) == ["<s> x"] * 2
-    assert prefixes("{condition}:{text}", ["ab", "c"], conditions=["p", "q"]) == [""] * 2
-
-
 def test_without_a_template_and_without_a_text_there_is_no_lead() -> None:
     assert prefixes("{text}y", ["ab"]) == [""]
     assert prefixes("xxxx{text}", ["ab", "c"], 5, truncate="after") == ["", ""]
