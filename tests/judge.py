@@ -1,8 +1,7 @@
-"""What the package gives for a type of model, with transformers alone as the judge.
+"""Compare the package's vectors for a type of model with those computed by transformers alone.
 
 The judge runs the Hugging Face model with its own eager attention in float32, one text at a time, without padding,
-and works each method's formula out of the states and matrices that it hands out. No code of the package stands on
-its side; the methods are named beside the formulas only to be called.
+and computes each method's formula from its states and matrices, without code of the package.
 """
 
 from __future__ import annotations
@@ -40,24 +39,24 @@ WORD = ("The representative word for sentence ", ' is:"')
 MASKED = ('This sentence of "', '" means', ".")
 SPELLED = "a <s> b </s> c <pad> d [MASK] e <mask> f [CLS] [SEP] g <|endoftext|> h"
 LENGTHS = (12, 5, 1, 23, 70, 5, 300, 710)
-"""Tokens of the texts that share one batch, beside two that hold every special token."""
+"""Numbers of tokens of the texts in one batch, which also has two texts with every special token."""
 TWICE = 300
-"""Longer texts are not judged in two copies or in a template: the eager matrices of all layers would take too long."""
+"""Longer texts are not judged in two copies or in a template, since the eager matrices would take too long."""
 EXACT = 1e-5
-"""Of the vector's largest component: float32 kernels differ by 1e-6, a wrong mask, position or scale by 1e-3."""
+"""Relative to the largest component: float32 kernels differ by 1e-6, a wrong mask, position or scale by 1e-3."""
 
 Text = str | list[int]
 
 
 class NotJudged(Exception):
-    """Transformers does not hand out what a formula needs."""
+    """Transformers does not return what a formula needs."""
 
 
 @dataclass
 class Seen:
-    """One text as the model saw it: states (n, D) of each layer, last (n, D), attention (H, n, n) of each layer.
+    """The states (n, D) of each layer, the last states (n, D) and the attention (H, n, n) of each layer for one text.
 
-    `at` is where the first copy of the text stands; special tokens stand in front of `begin` and from `end` on.
+    `at` is the range of the first copy of the text; the special tokens are before `begin` and from `end` on.
     """
 
     states: list[Tensor]
@@ -86,7 +85,7 @@ class Seen:
 
     @property
     def diagonal(self) -> Tensor:
-        """Of layer 1, head 2, both from 0."""
+        """The diagonal of layer 1, head 2, both from 0."""
         if len(self.attention) < 2 or len(self.attention[1]) < 3:
             raise NotJudged("hands out no attention matrices with three heads")
         return self.attention[1][2].diagonal().double()
@@ -115,7 +114,7 @@ class Judge:
         return list(self.tokenizer(text, add_special_tokens=False).input_ids)
 
     def see(self, text: Text, copies: int = 1, around: Sequence[str] = ("", ""), last: int = 0) -> Seen:
-        """Run prefix + template + the text (so many copies of its ids) + template + suffix."""
+        """Run the prefix, the template around copies of the text, and the suffix."""
         key = (text if isinstance(text, str) else tuple(text), copies, tuple(around), last)
         if key not in self.known:
             front, behind = around[0], "".join(around[1:])
@@ -130,7 +129,7 @@ class Judge:
         return self.known[key]
 
     def run(self, whole: list[int], at: range = range(0), last: int = 0) -> Seen:
-        """Run token ids as they are."""
+        """Run token ids without changes."""
         options: dict[str, Any] = {"output_hidden_states": True, "output_attentions": True}
         if "use_cache" in self.arguments:
             options["use_cache"] = False
@@ -153,18 +152,18 @@ class Judge:
 
     @cached_property
     def causal(self) -> bool:
-        """Whether another last token moves no state before it."""
+        """Whether the states do not depend on later tokens."""
         one, other = (self.see([*range(20, 30), end]).last[: len(self.prefix) + 10] for end in (40, 50))
         return bool((one - other).abs().max() <= 1e-4 * one.abs().max())
 
     def applies(self, name: str) -> bool:
-        """BeLLM is for causal models, a masked prompt for those with a mask token."""
+        """Whether a method fits: BeLLM needs a causal model, a masked prompt a mask token."""
         return self.causal if name.startswith("bellm") else name != "prompt mask" or bool(self.tokenizer.mask_token)
 
 
 @contextmanager
 def as_it_was(model: nn.Module) -> Iterator[None]:
-    """Put back what a forward replaces: dynamic rotary frequencies and BigBird's attention remember long texts."""
+    """Restore what a forward pass changes: dynamic rotary frequencies and BigBird's attention remember long texts."""
     kept = [
         (m, dict(vars(m)), [(part, type(part)(part)) for part in vars(m).values() if type(part) in (dict, OrderedDict)])
         for m in model.modules()
@@ -182,7 +181,7 @@ def as_it_was(model: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def both_ways(model: nn.Module, last: int) -> Iterator[None]:
-    """The last layers' mask m becomes the larger of m and m.T: what is closed one way is open where the other is."""
+    """Replace the mask m of the last layers with the larger of m and m.T."""
     if not last:
         yield
         return
@@ -211,18 +210,10 @@ def both_ways(model: nn.Module, last: int) -> Iterator[None]:
 
 
 def masked(j: Judge, text: Text) -> Tensor:
-    """The state of the template's own [MASK], whatever the text holds."""
+    """The state of the template's [MASK], not of one in the text."""
     front, middle, stop = MASKED
     s = j.see(text, around=(front, f"{middle}{j.tokenizer.mask_token}{stop}"))
     return s.last[s.end - len(j.ids(stop)) - 1]
-
-
-def one(j: Judge, text: Text) -> Seen:
-    return j.see(text)
-
-
-def two(j: Judge, text: Text) -> Seen:
-    return j.see(text, 2)
 
 
 def word(j: Judge, text: Text, last: int) -> Tensor:
@@ -235,20 +226,20 @@ def reba_mean(s: Seen) -> Tensor:
 
 
 FORMULAS: dict[str, Callable[[Judge, Text], Tensor]] = {
-    "classical mean": lambda j, t: one(j, t).last.mean(0),
-    "classical last": lambda j, t: one(j, t).last[-1],
-    "classical cls": lambda j, t: one(j, t).last[0],
-    "classical first_last": lambda j, t: one(j, t).first_last.mean(0),
-    "echo mean": lambda j, t: (s := two(j, t)).last[s.at.stop : s.at.stop + len(s.at)].mean(0),
+    "classical mean": lambda j, t: j.see(t).last.mean(0),
+    "classical last": lambda j, t: j.see(t).last[-1],
+    "classical cls": lambda j, t: j.see(t).last[0],
+    "classical first_last": lambda j, t: j.see(t).first_last.mean(0),
+    "echo mean": lambda j, t: (s := j.see(t, 2)).last[s.at.stop : s.at.stop + len(s.at)].mean(0),
     "prompt eol": lambda j, t: (s := j.see(t, around=EOL)).last[s.end - 1],
     "prompt mask": masked,
-    "reba last": lambda j, t: (s := two(j, t)).backward(s.at[-1]),
-    "reba mean": lambda j, t: reba_mean(two(j, t)),
-    "ditto": lambda j, t: (s := one(j, t)).diagonal @ s.first_last,
+    "reba last": lambda j, t: (s := j.see(t, 2)).backward(s.at[-1]),
+    "reba mean": lambda j, t: reba_mean(j.see(t, 2)),
+    "ditto": lambda j, t: (s := j.see(t)).diagonal @ s.first_last,
     "bellm 1": lambda j, t: word(j, t, 1),
     "bellm 2": lambda j, t: word(j, t, 2),
 }
-"""Each method's vector, out of what the model hands out."""
+"""The formula of each method."""
 METHODS: dict[str, Method] = {
     "classical mean": classical("mean"),
     "classical last": classical("last"),
@@ -263,20 +254,20 @@ METHODS: dict[str, Method] = {
     "bellm 1": bellm(1),
     "bellm 2": bellm(2),
 }
-"""The package's methods, by the names of the formulas."""
+"""The methods of the package, by the names of the formulas."""
 
 
 @dataclass
 class Verdict:
-    """Of one type.
+    """The result for one type.
 
     Attributes:
         kind: the type, or a variant of it.
-        way: how it is run: "flat", "stacked" or "eager"; "" where it is refused or left out.
-        worst: each method's largest difference, of the vector's largest component.
-        rounding: where that is over `EXACT`, how far the model's own eager attention in float32 is from float64.
-        refused: each method that is refused, and the reason; "every method" where the model is.
-        unjudged: methods that no one can judge, and why.
+        way: "flat", "stacked" or "eager"; "" if refused or left out.
+        worst: the largest relative difference by method.
+        rounding: for differences over `EXACT`, the difference between the model's float32 and float64.
+        refused: reasons by refused method; "every method" if the model is refused.
+        unjudged: reasons by method that cannot be judged.
         left_out: why the type is not judged at all.
     """
 
@@ -290,24 +281,12 @@ class Verdict:
 
     @property
     def wrong(self) -> dict[str, float]:
-        """The methods whose vectors are not the model's, by more than the model's own float32 is off."""
+        """The methods with differences over `EXACT` and over the rounding of the model itself."""
         return {name: d for name, d in self.worst.items() if not d <= max(EXACT, self.rounding.get(name, 0.0))}
 
 
-def judge(
-    kind: str,
-    folder: Path,
-    lengths: Sequence[int] = LENGTHS,
-    dtype: torch.dtype = torch.float32,
-) -> Verdict:
-    """Load a model and compare every method that applies.
-
-    Args:
-        kind: what the verdict is of.
-        folder: of the model.
-        lengths: tokens of the texts that share one batch.
-        dtype: of both models.
-    """
+def judge(kind: str, folder: Path, lengths: Sequence[int] = LENGTHS, dtype: torch.dtype = torch.float32) -> Verdict:
+    """Load a model and compare every method that applies, on texts of some lengths in one batch."""
     verdict, own = Verdict(kind), Judge(folder, dtype)
     try:
         first, again = (own.run([*range(20, 90)]).last for _ in range(2))
@@ -331,7 +310,7 @@ def judge(
 def compare(
     verdict: Verdict, own: Judge, backbone: Backbone, texts: list[Text], names: Iterable[str] = METHODS
 ) -> Verdict:
-    """Every method that applies, over texts that share one batch."""
+    """Compare every method that applies, on texts in one batch."""
     verdict.way = backbone.facts.way
     for name in filter(own.applies, names):
         _compare(verdict, own, backbone, name, METHODS[name], texts)
@@ -339,7 +318,7 @@ def compare(
 
 
 def _compare(verdict: Verdict, own: Judge, backbone: Backbone, name: str, method: Method, texts: list[Text]) -> None:
-    """One method: every text that has room in its template or twice, in one batch, against each alone."""
+    """Compare one method on every text that fits into its template or twice, in one batch, with each text alone."""
     limit = backbone.facts.max_length or 10_000
     if method.layout.copies == 2:
         texts = [t for t in texts if 2 * len(t) + 2 <= min(limit, 2 * TWICE + 2)]
@@ -368,12 +347,12 @@ def _compare(verdict: Verdict, own: Judge, backbone: Backbone, name: str, method
 
 
 def _reason(e: Exception) -> str:
-    """Why something is refused; what is no error of ours is called a crash."""
+    """The reason for a refusal; an error of another library is a crash."""
     return first_line(e) if isinstance(e, AfterwordError) else f"crash: {type(e).__name__}: {first_line(e)}"
 
 
 def make_texts(own: Judge, limit: int | None, lengths: Sequence[int] = LENGTHS) -> list[Text]:
-    """Content tokens at random, one text with every special token among them, and one that spells them all."""
+    """Random texts as ids, one of them with every special token, and one text that spells all of these."""
     g = torch.Generator().manual_seed(3)
     room = 10_000 if limit is None else limit - 2
     known = getattr(own.model.config, "vocab_size", None) or 10_000
@@ -385,7 +364,7 @@ def make_texts(own: Judge, limit: int | None, lengths: Sequence[int] = LENGTHS) 
 
 
 def difference(got: np.ndarray, wanted: np.ndarray) -> float:
-    """The largest difference of any component, of the largest component of its vector; infinite for other shapes."""
+    """The largest difference relative to the largest component of a vector; infinite for different shapes."""
     if got.shape != wanted.shape or not np.isfinite(got).all():
         return float("inf")
     size = np.maximum(np.abs(wanted).max(1), np.finfo(np.float32).tiny)
