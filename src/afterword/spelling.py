@@ -24,7 +24,7 @@ def field_values(part: Any) -> dict[str, Any]:
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """A question for an error message about an unknown name: the known names that resemble it, or nothing.
+    """Suggest known names that resemble an unknown one, for an error message; empty if none does.
 
     >>> did_you_mean("Rebaa", ["reba", "echo"]), did_you_mean("tree", ["reba", "echo"])
     (" (did you mean 'reba'?)", '')
@@ -45,7 +45,7 @@ def choose(name: str, value: object, allowed: Sequence[str]) -> None:
 def build(cls: Builder, options: Mapping[str, Any], name: str | None = None) -> Any:
     """Validate options and build a dataclass, or call a function, with them; errors use its name, or `name`.
 
-    A value becomes what the annotation says: a list a tuple, "0.5" a number, "3+5" a tuple of numbers.
+    Values are converted to fit the annotations: lists to tuples, "0.5" to a number, "3+5" to a tuple of numbers.
 
     Raises:
         MethodError: an option is unknown, or its value is not valid.
@@ -155,7 +155,8 @@ def read_spelling(text: str, builders: Mapping[str, Builder] = MappingProxyType(
 
     Args:
         text: as ``name:key=value,key=value``.
-        builders: by name; one value without a key is that of the builder's first parameter that takes it.
+        builders: functions or dataclasses by name. A single value without a key is that of the first parameter that
+            accepts it.
 
     Raises:
         MethodError: the text is not of this form.
@@ -180,7 +181,7 @@ def read_spelling(text: str, builders: Mapping[str, Builder] = MappingProxyType(
 
 
 def _parameter(builder: Builder, value: Any) -> str:
-    """The first parameter that takes a value; else the first."""
+    """The first parameter that accepts a value, or the first of all."""
     hints = _hints(builder)
     names = list(signature(builder).parameters)
     fitting = (name for name in names if _fits(_converted(value, hints[name]), hints[name]))
@@ -200,7 +201,7 @@ def _value(text: str) -> Any:
 
 
 def spell(name: str, options: Mapping[str, Any]) -> str:
-    """Write a name with its options, as `read_spelling` reads them.
+    """Write a name with its options in the form that `read_spelling` parses.
 
     >>> spell("echo", {"copies": 3, "separator": " ", "tail": True}), spell("centre", {})
     ('echo:copies=3,separator=" ",tail=true', 'centre')

@@ -1,4 +1,4 @@
-"""Methods that average or weight the tokens of the text as it is: `classical`, `ditto`, `tfidf`, `sif` and others."""
+"""Methods that average or weight the tokens of the unchanged text: `classical`, `ditto`, `tfidf`, `sif` and others."""
 
 from __future__ import annotations
 

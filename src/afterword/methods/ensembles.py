@@ -22,8 +22,8 @@ METAEOL = (
     'What a reader should remember of the text "{text}" is, in one word:"',
     'The person, the place or the thing that the text "{text}" is about is, in one word:"',
 )
-"""Prompts written here with the intents of MetaEOL's eight: category, opinion or fact, rating, emotion, paraphrase,
-synonym in context, key fact, entity."""
+"""Prompts with the same intents as MetaEOL's eight, in different words: category, opinion or fact, rating, emotion,
+paraphrase, synonym in context, key fact, entity."""
 
 ENSEMBLES: dict[str, Callable[[], Ensemble]] = {
     "ck": lambda: Ensemble((prompt("cot"), prompt("ke"))),

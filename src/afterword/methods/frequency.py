@@ -137,7 +137,7 @@ class TfIdf(ByToken):
     """Weight each occurrence by its token's inverse document frequency, so that a token of a text counts tf * idf.
 
     idf = log2((N + 1) / (df + 1)) for a token that occurs in df of N texts: gensim's formula, which the Ditto paper
-    (section 4) uses, with one more text that contains every token, so that unseen tokens have a weight, the largest.
+    (section 4) uses, plus one text that contains every token, so that unseen tokens get the largest weight.
     Special tokens are in every text: their weight is 0.
     """
 

@@ -132,7 +132,7 @@ def one_method(method: AnyMethod, what: str) -> Method:
 
 
 def check_method(backbone: Backbone, method: AnyMethod) -> None:
-    """Raise MethodError if a model does not support a method, or one of an ensemble; warn of options without effect."""
+    """Raise MethodError if a model does not support a method or an ensemble. Warn of options without effect."""
     _require_object(method)
     for member in method.members:
         _check(backbone, member)

@@ -1,8 +1,7 @@
 """Token weights w_k: each method's half of ``embedding = weights @ states``.
 
 A *target* row says which tokens a vector represents: all tokens of a copy, its last one, those of a word. A `Weighting`
-turns target rows (G, R, n) into weight rows (G, R, n), with what its tap read of the attention. torch is imported when
-weights are computed, so that methods can be parsed without it.
+turns target rows (G, R, n) into weight rows (G, R, n), with the attention that its tap has read.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ Pool = Literal["mean", "last", "cls", "weighted"]
 """The poolings that every method takes; `Weighting.sentence` computes them."""
 
 AnyPool = Literal[Pool, "sum", "mask", "half"]
-"""These, and those that only some methods have."""
+"""All poolings, including those of some methods only."""
 
 Copy = Literal["first", "last", "tail", "all", "unprompted"]
 
@@ -66,13 +65,13 @@ class Weighting(Named, ABC):
 
     @property
     def fitted(self) -> bool:
-        """Whether it was fitted to texts, if it needs to be."""
+        """Whether it is fitted to texts, or needs no fitting."""
         return True
 
     def require_fitted(self) -> None:
         """Raise NotFitted if it needs to be fitted first."""
         if not self.fitted:
-            raise NotFitted("this method takes its weights from texts: encoder = encoder.fit(texts), and use that")
+            raise NotFitted("this method must be fitted to texts first: use encoder = encoder.fit(texts)")
 
     def fit(self, texts: Iterable[Text], tokenizer: Tokenizer, vocabulary: int) -> Weighting:
         """Fit the weighting to texts, if it needs to be.
@@ -88,7 +87,7 @@ class Weighting(Named, ABC):
         """Raise MethodError if a model with this number of layers, heads and token ids does not support it."""
 
     def tap(self, groups: Sequence[Group], targets: Sequence[Tensor], layers: int) -> Tap | None:
-        """What is read of the attention of a model with this number of layers; None if nothing is."""
+        """The tap that reads the attention of a model with this number of layers; None if nothing is read."""
         return None
 
     @abstractmethod
@@ -162,7 +161,7 @@ def by_position(group: Group, chosen: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Plain(Weighting):
-    """The targets as they are: classical pooling, Echo, prompts, BeLLM."""
+    """Unchanged targets: classical pooling, Echo, prompts, BeLLM."""
 
     kind: ClassVar[str] = "plain"
 

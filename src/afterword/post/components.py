@@ -15,7 +15,7 @@ from ..errors import InputError, MethodError
 from .steps import Dense, Unfitted, Vectors, blocks, check_positive
 
 NEGLIGIBLE = 1e-12
-"""A direction whose variance is at most this fraction of the largest holds only rounding errors of float32."""
+"""A variance of at most this fraction of the largest is only rounding error of float32."""
 
 
 @dataclass(eq=False)
@@ -137,7 +137,7 @@ class Whiten(Affine):
             raise MethodError(f"whiten: epsilon={self.epsilon!r}: pass a number of at least 0, such as 0.01")
 
     def of(self, moments: Moments) -> Dense:
-        """W (x - mean). Fewer vectors than components have noise in some directions: refused without epsilon."""
+        """W (x - mean). Without epsilon, more dimensions than the vectors differ in raise InputError."""
         values, rows = moments.directions() if self.epsilon else moments.principal()
         width = len(moments.mean)
         few = moments.count <= width

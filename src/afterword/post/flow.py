@@ -120,12 +120,12 @@ class FittedFlow(Post):
     net: Glow
 
     def width(self, width: int) -> int:
-        """D, unchanged; raises MethodError if the flow has another."""
+        """D, unchanged; raises MethodError if the flow expects a different one."""
         check_width(self, width, self.net.shape["width"])
         return width
 
     def __call__(self, vectors: Tensor) -> Tensor:
-        """Latents (n, D); raises MethodError if the flow has another width."""
+        """Latents (n, D); raises MethodError if the flow expects a different width."""
         self.width(vectors.shape[-1])
         weight = next(self.net.to(vectors.device).parameters())
         latent: Tensor = self.net(vectors.to(weight.dtype))[0]

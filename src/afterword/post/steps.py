@@ -30,7 +30,7 @@ class Post(ABC):
         """Transform vectors (n, D); rows do not depend on each other."""
 
     def width(self, width: int) -> int:
-        """D', for vectors of D = ``width`` components; raises MethodError if the step takes another width."""
+        """D', for vectors of D = ``width`` components; raises MethodError if the step expects a different width."""
         return width
 
 
@@ -58,7 +58,7 @@ class Unfitted(Post):
 
     def not_fitted(self) -> NotFitted:
         """The error to raise if the step is used before it is fitted."""
-        return NotFitted(f"{self} is not fitted yet: encoder = encoder.fit(texts), and use that")
+        return NotFitted(f"{self} is not fitted yet: use encoder = encoder.fit(texts)")
 
 
 def after(vectors: Tensor, steps: Sequence[Post]) -> Tensor:
@@ -73,7 +73,7 @@ def width_after(width: int, steps: Sequence[Post]) -> int:
 
     Raises:
         NotFitted: a step is not fitted yet.
-        MethodError: a step takes vectors of another width.
+        MethodError: a step expects vectors of a different width.
     """
     for step in steps:
         width = step.width(width)
@@ -177,7 +177,7 @@ class Dense(Post):
         return int(self.weight.shape[0])
 
     def __call__(self, vectors: Tensor) -> Tensor:
-        """Vectors (n, D'); raises MethodError if the vectors have another width than the weight."""
+        """Vectors (n, D'); raises MethodError if their width is not that of the weight."""
         self.width(vectors.shape[-1])
         weight = self.weight.to(vectors)
         bias = self.bias.to(vectors) if self.bias is not None else None

@@ -22,7 +22,7 @@ FEWEST = 40
 
 @dataclass(frozen=True)
 class Choice:
-    """The chosen recipe, and the numbers that led to it. Recipes are given by their index.
+    """The chosen recipe, and the numbers that led to it. Recipes are identified by index.
 
     Attributes:
         rank: Spearman's correlation of each recipe on the half that ranks (m,).
@@ -73,8 +73,8 @@ def choose(
     One half ranks all recipes; its best is the leader. From the default on, and then level by level (`Recipe.level`),
     the best of each level is compared with the leader there: the first that is worse by no more than one standard
     error of the difference is the one to take (Breiman et al. 1984, the one-standard-error rule; the error is that of
-    a paired bootstrap). The other half is asked one question only, whether this one is better than the default: where
-    the 95 % interval of the gain holds 0, the default stays.
+    a paired bootstrap). The other half only confirms it: if the 95 % interval
+    of its gain over the default contains 0, the default stays.
 
     Args:
         recipes: all recipes (m).

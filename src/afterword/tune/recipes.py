@@ -110,7 +110,7 @@ class Family:
         weigh: the fitted weightings; together they give R rows of weights.
         rows: for each row of weights, a function from a kind of states to the method.
         kinds: kinds of states (C).
-        required: whether a template that leaves no room for a text is an error; otherwise it is not tried.
+        required: whether a template that leaves no room for a text is an error; if not, it is skipped.
     """
 
     weigh: tuple[Weighting, ...]
@@ -129,7 +129,7 @@ class Family:
         return tuple(dict.fromkeys(layer for kind in self.kinds for layer in States(kind).layers))
 
     def at(self, kind: int) -> list[int]:
-        """Where the layers of a kind of states are in `layers`."""
+        """The indices in `layers` of the layers of a kind of states."""
         return [self.layers.index(layer) for layer in States(self.kinds[kind]).layers]
 
     def method(self, row: int, kind: int) -> tuple[Method, str]:

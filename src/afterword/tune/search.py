@@ -1,8 +1,8 @@
 """Score all recipes of one layout in one pass over the pairs, keeping two cosines per pair and recipe.
 
-The first pairs, whose hidden states stay in memory, give each recipe's mean vector, by which later vectors are centred
-as soon as they are computed, and show which recipes lead. Of these leaders all vectors are kept, so that whitening and
-the like can be fitted at the end. No text runs twice, unless the first states need too much memory.
+The hidden states of the first pairs stay in memory. They give each recipe's mean, which centres all vectors, and the
+leading recipes, whose vectors are kept to fit whitening and similar steps at the end. No text runs twice, unless the
+first states need too much memory.
 """
 
 from __future__ import annotations
