@@ -68,7 +68,7 @@ def test_weights_that_are_missing_beside_an_adapter_are_noticed(file: str, llama
     encoder.save(tmp_path / "a")
     tensors = load_file(tmp_path / "a" / file)
     save_file(dict(sorted(tensors.items())[:-1]), tmp_path / "a" / file, {"format": "pt"})
-    with pytest.raises(ModelError, match="lacks 1 weights"):
+    with pytest.raises(ModelError, match="1 weights"):
         Encoder.load(tmp_path / "a")
 
 

@@ -60,12 +60,7 @@ def load_backbone(
     *,
     device: str | torch.device | None = None,
     dtype: torch.dtype | str | None = None,
-    revision: str | None = None,
     trust_remote_code: bool = False,
-    token: bool | str | None = None,
-    cache_folder: str | Path | None = None,
-    local_files_only: bool = False,
-    subfolder: str = "",
     model_kwargs: dict[str, Any] | None = None,
     quantization_config: Any = None,
     adapters: Sequence[Path] = (),
@@ -74,7 +69,7 @@ def load_backbone(
 
     Args:
         name: a folder, a model on the Hugging Face hub, or a model of the package ("afterword-mini"); or a located
-            source, which replaces the arguments from `revision` to `subfolder` (see `ModelSource`).
+            source.
         device: None = a GPU if there is one.
         dtype: None = float32 on a CPU, the checkpoint's own on a GPU.
         trust_remote_code: run the model's own code.
@@ -85,9 +80,7 @@ def load_backbone(
         ModelError: the model or its files are missing, broken or not allowed, or an argument in ``model_kwargs`` is.
         UnsupportedModel: no way of running the model reproduces its own hidden states.
     """
-    source = name
-    if not isinstance(source, ModelSource):
-        source = ModelSource(str(name), revision, token, cache_folder, local_files_only, subfolder).located()
+    source = name if isinstance(name, ModelSource) else ModelSource(str(name)).located()
     path, common = source.name, {**source.options, "trust_remote_code": trust_remote_code}
     built = dict(model_kwargs or {})
     if wrong := sorted(REFUSED & built.keys()):
@@ -339,10 +332,10 @@ def _load_adapter(model: Any, path: str) -> None:
     if _encoder_of(model) is not model:
         raise ModelError(f"{path} holds an adapter of an encoder-decoder: merge it into the weights first")
     report = model.load_adapter(path)
-    if missing := sorted(report.missing_keys):
-        raise ModelError(f"{path} lacks {len(missing)} weights of its adapter, such as {missing[0]}: save it again")
-    if unread := sorted(report.unexpected_keys):
-        raise ModelError(f"transformers does not read {unread[0]} of the adapter in {path}: merge it with PEFT")
+    if wrong := sorted({*report.missing_keys, *report.unexpected_keys}):
+        raise ModelError(
+            f"{len(wrong)} weights of the adapter in {path} cannot be read: {wrong[0]}: merge it with PEFT"
+        )
 
 
 def _merge_adapter(model: Any, folder: Path) -> None:

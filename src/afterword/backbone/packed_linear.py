@@ -40,7 +40,14 @@ class _Packed:
         weight = self.weight
         if self.training or weight.dtype != torch.float32 or weight.device.type != "cpu":
             self._packed = None
-        if not self._usable(x, weight):
+        usable = (
+            not (torch.is_grad_enabled() or self.training or _PLAIN.get())
+            and x.dtype == weight.dtype == torch.float32
+            and x.device.type == weight.device.type == "cpu"
+            and not (weight.is_inference() or torch.is_autocast_enabled("cpu"))
+            and x.numel() > 0
+        )
+        if not usable:
             return super().forward(x)  # type: ignore[misc, no-any-return]
         key = weight.data_ptr(), weight._version
         kept = self._packed
@@ -49,15 +56,6 @@ class _Packed:
             packed = torch.ops.mkldnn._reorder_linear_weight(rows.detach().contiguous())
             self._packed = kept = (key, packed, weight.detach())
         return torch.ops.mkldnn._linear_pointwise(x, kept[1], self.bias, "none", [], "")  # type: ignore[no-any-return]
-
-    def _usable(self: Any, x: Tensor, weight: Tensor) -> bool:
-        return (
-            not (torch.is_grad_enabled() or self.training or _PLAIN.get())
-            and x.dtype == weight.dtype == torch.float32
-            and x.device.type == weight.device.type == "cpu"
-            and not (weight.is_inference() or torch.is_autocast_enabled("cpu"))
-            and x.numel() > 0
-        )
 
     def __getstate__(self) -> dict[str, Any]:
         """Copy the layer only: packed weights cannot be copied."""

@@ -112,8 +112,8 @@ class _Check:
             texts.append(usable[:1])
         return [*texts, [*texts[0][:-1], another]]
 
-    def _backbone(self, **facts: Any) -> Backbone:
-        return Backbone(self.model, self.tokenizer, replace(self.facts, **facts))
+    def _backbone(self, modules: Sequence[nn.Module] = (), **facts: Any) -> Backbone:
+        return Backbone(self.model, self.tokenizer, replace(self.facts, **facts), modules)
 
     def _eager_states(self) -> list[Tensor]:
         """Run each text alone with the model's own attention, and find out whether the model is causal."""
@@ -167,7 +167,7 @@ class _Check:
             return None
         if way == "flat" and self.facts.causal:
             self.facts = replace(self.facts, shares=self._shares(backbone, eager))
-        return self._finish(way, modules, attention=self.facts.layers > 0)
+        return self._backbone(modules, way=way, attention=self.facts.layers > 0, checks=self.tried)
 
     def _try_eager(self, eager: list[Tensor]) -> Backbone | None:
         """Return a backbone that uses the model's own attention; None if it is not exact."""
@@ -179,11 +179,7 @@ class _Check:
         heads = square[1] if shown else 0
         causal = self.facts.causal and not (heads and any(bool(a.triu(1).any()) for a in matrices))
         self.facts = replace(self.facts, heads=heads or self.facts.heads, causal=causal)
-        return self._finish("eager", attention=heads > 0)
-
-    def _finish(self, way: Way, modules: Sequence[nn.Module] = (), *, attention: bool) -> Backbone:
-        facts = replace(self.facts, way=way, attention=attention, checks=self.tried)
-        return Backbone(self.model, self.tokenizer, facts, modules)
+        return self._backbone(way="eager", attention=heads > 0, checks=self.tried)
 
     def _matching(
         self, name: str, backbone: Backbone, texts: list[list[int]], eager: list[Tensor], prefix: Sequence[int] = ()
