@@ -29,7 +29,7 @@ from .option_groups import (
 )
 
 if TYPE_CHECKING:
-    from ..files.lines import Reader
+    from ..files.read import Reader
     from ..jobs.job import JobResult
     from ..jobs.output import OutputFile
     from ..jobs.recipe import Chunking, MethodsEmbedder, Recipe

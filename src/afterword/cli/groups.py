@@ -194,7 +194,7 @@ def _write_list(path: Path, side: Side, records: Sequence[Record], names: Sequen
     import pyarrow.parquet as pq
 
     from ..files.atomic import atomic_file
-    from ..files.tables import value_of
+    from ..files.read import value_of
     from ..jobs.rows import as_json, as_text
 
     columns: dict[str, Any] = {name: [record[name] for _, record in records] for name in (side.key, *names)}

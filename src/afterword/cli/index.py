@@ -21,7 +21,7 @@ from .embed import Chunks
 from .option_groups import Input, Model, OptionalModel, Speed, read_keep, read_methods
 
 if TYPE_CHECKING:
-    from ..files.lines import Reader
+    from ..files.read import Reader
     from ..jobs.recipe import Chunking, MethodsEmbedder
     from ..jobs.rows import Array, Item
     from ..methods import AnyMethod

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ..backbone.model_source import ModelSource
     from ..encode.limits import Limits
     from ..encoder import Encoder
-    from ..files.lines import FileForm, Reader
+    from ..files.read import FileForm, Reader
     from ..methods import AnyMethod
     from ..papers.measurement import Table
 
@@ -103,8 +103,7 @@ class Separated:
 
     def form(self) -> FileForm:
         """The layout of the file."""
-        from ..files.lines import FileForm
-        from ..files.read import check_encoding
+        from ..files.read import FileForm, check_encoding
 
         delimiter = {"tab": "\t", "\\t": "\t"}.get(self.delimiter or "", self.delimiter)
         if delimiter is not None and (len(delimiter) != 1 or delimiter in '"\r\n'):
@@ -122,8 +121,7 @@ class Form(Separated):
 
     def open(self, path: Path | None, texts: Sequence[str] | None = None, columns: Sequence[str] = ()) -> Reader:
         """Open texts from arguments, else a file with further columns, else (None or ``-``) the standard input."""
-        from ..files.lines import ListedReader
-        from ..files.read import open_texts
+        from ..files.read import ListedReader, open_texts
 
         if texts:
             check_texts(texts, path)

@@ -22,7 +22,7 @@ from .tables import Column, page_width, table
 
 if TYPE_CHECKING:
     from ..encoder import Encoder
-    from ..files.lines import Reader
+    from ..files.read import Reader
     from ..search.find import Result, Search
     from ..search.index import Index
 

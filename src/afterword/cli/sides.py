@@ -17,7 +17,7 @@ from .option_groups import Method, Model, check_condition
 
 if TYPE_CHECKING:
     from ..encoder import Encoder
-    from ..files.lines import Reader
+    from ..files.read import Reader
     from ..jobs.recipe import MethodsEmbedder
     from ..jobs.rows import Array, Item
     from ..jobs.stored import StoredVectors, VectorsInfo

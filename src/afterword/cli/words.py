@@ -39,7 +39,7 @@ def words(
     Examples:
         afterword words -m minilm "We sat on the bank of the river." bank river
     """
-    from ..files.lines import ListedReader
+    from ..files.read import ListedReader
     from ..jobs.output import OutputFile
     from ..jobs.rows import Inputs, read_ahead
 

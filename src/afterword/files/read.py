@@ -1,4 +1,4 @@
-"""Open files of texts and of rows: .txt, .jsonl, .csv, .tsv and .parquet; all but the last may be gzipped.
+"""Read files of texts and of rows: .txt, .jsonl, .csv, .tsv and .parquet; all but the last may be gzipped.
 
 A record that cannot be read does not stop the run: it carries its problem and line.
 """
@@ -6,20 +6,357 @@ A record that cannot be read does not stop the run: it carries its problem and l
 from __future__ import annotations
 
 import codecs
+import csv
 import gzip
-from collections.abc import Callable, Sequence
+import io
+import json
+import re
+import zlib
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain, islice
 from pathlib import Path
-from typing import BinaryIO, cast
+from types import MappingProxyType
+from typing import Any, BinaryIO, NoReturn, cast
 
 from ..errors import DataError, MissingDataset, warn
-from .lines import TEXT, USUAL_FORM, FileForm, JsonLinesReader, LinesReader, Reader, no_field
-from .tables import CsvReader, ParquetReader
+from ..spelling import did_you_mean
+
+TEXT = "text"  # the default name of the field with the texts
+LISTED = 30  # number of columns that an error lists
+CHECKED = 100  # number of JSON objects after which a field that none of them has is an error
+ESCAPED = re.compile("[\udc80-\udcff]")  # a byte that could not be decoded, as `surrogateescape` keeps it
+DAMAGE = (OSError, EOFError, zlib.error, UnicodeError)  # what reading a damaged file raises
+LONGEST = 2**24  # maximum number of characters of a cell: an unclosed quote takes no more
+BATCH = 1024  # rows of a .parquet file in memory
 
 FORMATS = ("txt", "jsonl", "csv", "tsv", "parquet")
 TABLES = FORMATS[1:]
 """Formats whose records have named fields."""
 ENDINGS = (".jsonl", ".jsonl.gz", ".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet")
 """Endings of files of rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileForm:
+    """The layout of a text file.
+
+    Attributes:
+        delimiter: the character between the columns of a table; None = by the file's ending and its header.
+        encoding: its encoding; None = UTF-8.
+        header: whether the first row of a table names its columns.
+    """
+
+    delimiter: str | None = None
+    encoding: str | None = None
+    header: bool = True
+
+
+USUAL_FORM = FileForm()
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One record of a file.
+
+    Attributes:
+        line: its first line, from 1; its row in a .parquet file; its position in a list of texts.
+        fields: by name; None if the record cannot be read.
+        problem: why it cannot be read.
+    """
+
+    line: int
+    fields: Mapping[str, Any] | None
+    problem: str | None = None
+
+
+class Reader(ABC):
+    """An open file of texts.
+
+    Attributes:
+        field: the name of the field with the texts.
+        total: the length of the file, in bytes or rows; None if unknown.
+        at: how much of it has been read, in the same unit; bytes are read in blocks.
+        columns: the names of the columns; empty if they are unknown before the rows are read.
+        only_strings: whether all values are strings.
+        kinds: the type of each column that is kept with the text: "text", "json", or an Arrow type.
+    """
+
+    field: str = TEXT
+    columns: Sequence[str] = ()
+    only_strings: bool = False
+    kinds: Mapping[str, Any] = MappingProxyType({})
+    total: int | None = None
+    at: int = 0
+
+    @abstractmethod
+    def __iter__(self) -> Iterator[Record]:
+        """The records in order."""
+
+    def close(self) -> None:
+        """Close the file, if there is one."""
+
+
+class ListedReader(Reader):
+    """Texts from a list.
+
+    Args:
+        texts: any values.
+        keep: further fields of every record.
+
+    >>> [record.fields for record in ListedReader(["a"])]
+    [{'text': 'a'}]
+    """
+
+    def __init__(self, texts: Sequence[object], keep: Mapping[str, Any] | None = None) -> None:
+        self.texts, self.total, self.keep = texts, len(texts), keep or {}
+
+    def __iter__(self) -> Iterator[Record]:
+        for text in self.texts:
+            self.at += 1
+            yield Record(self.at, {TEXT: text, **self.keep})
+
+
+class LinesReader(Reader):
+    """A text per line.
+
+    Lines that cannot be decoded are rejected one by one. But if `form` names no encoding, and the first line that is
+    not ASCII is not UTF-8, the file is in a different encoding, which is an error.
+
+    Args:
+        stream: open for reading bytes.
+        name: the file's name in errors.
+        form: its layout.
+    """
+
+    def __init__(self, stream: BinaryIO, name: str = "the input", form: FileForm = USUAL_FORM) -> None:
+        self.name, self.form = name, form
+        self.encoding = codecs.lookup(form.encoding or "utf-8").name
+        encoding = "utf-8-sig" if self.encoding == "utf-8" else self.encoding
+        self.stream = io.TextIOWrapper(stream, encoding, "surrogateescape", newline="\n")
+        self.certain = form.encoding is not None
+        self.source = getattr(stream, "fileobj", stream)  # of a gzipped file, the compressed bytes
+
+    def close(self) -> None:
+        """Close the stream."""
+        self.stream.close()
+
+    def lines(self, ends: bool = False) -> Iterator[tuple[int, str, str | None]]:
+        """Line number, line and problem; bytes that cannot be decoded become lone surrogates."""
+        number, seekable = 0, self.source.seekable()
+        try:
+            for number, line in enumerate(self.stream, 1):
+                if seekable:
+                    self.at = self.source.tell()
+                text = line if ends else line.removesuffix("\n").removesuffix("\r")
+                yield number, text, None if line.isascii() else self._problem(number, text)
+        except DAMAGE as e:
+            raise DataError(f"{self.name} cannot be read after line {number}: {e}") from None
+
+    def _problem(self, number: int, text: str) -> str | None:
+        bad = ESCAPED.search(text)
+        if bad is None:
+            self.certain = True
+            return None
+        wrong = f"is not {self.encoding.upper()}: byte 0x{ord(bad[0]) - 0xDC00:02x} at character {bad.start()}"
+        if not self.certain:
+            raise DataError(f"{self.name} {wrong} of line {number}: pass encoding=, such as cp1252")
+        return wrong
+
+    def __iter__(self) -> Iterator[Record]:
+        for number, text, problem in self.lines():
+            yield Record(number, None, problem) if problem else Record(number, {TEXT: text})
+
+
+class JsonLinesReader(LinesReader):
+    """A JSON object, or a JSON string, per line."""
+
+    needed: Sequence[str] = ()
+
+    def need(self, field: str | None, keep: Sequence[str] = ()) -> None:
+        """Name the field of the texts and further fields: it is an error if no object has one of them."""
+        self.field, self.needed = field or TEXT, [*([field] if field else []), *keep]
+        self.kinds = dict.fromkeys(keep, "json")
+
+    def __iter__(self) -> Iterator[Record]:
+        fields, objects = set[str](), 0
+        for number, text, problem in self.lines():
+            record = Record(number, None, problem) if problem else self._read(number, text)
+            if record.fields is not None and objects < CHECKED:
+                objects += 1
+                fields.update(record.fields)
+                if objects == CHECKED:
+                    self._check(fields)
+            yield record
+        if 0 < objects < CHECKED:
+            self._check(fields)
+
+    def _check(self, fields: set[str]) -> None:
+        for name in self.needed:
+            if name not in fields:
+                no_field(self.name, name, sorted(fields))
+
+    def _read(self, number: int, text: str) -> Record:
+        if not text.strip():
+            return Record(number, None, "is a blank line")
+        try:
+            value = json.loads(text)
+        except (ValueError, RecursionError) as e:
+            return Record(number, None, f"is not JSON: {e}")
+        if isinstance(value, str):
+            value = {self.field: value}
+        if not isinstance(value, dict):
+            return Record(number, None, f"is a JSON {kind_of(value)}, not an object or a string")
+        return Record(number, value)
+
+
+Row = tuple[int, list[str] | None, str]
+"""Its first line, its cells (None if they cannot be read), and its problem."""
+
+
+class CsvReader(LinesReader):
+    """A table with cells as in RFC 4180; its first row names its columns.
+
+    The delimiter is that of `form`, or else `default`; if the header does not contain `default`, a comma, semicolon or
+    tab that it does contain.
+
+    Args:
+        stream, name, form: as for `LinesReader`.
+        default: the usual delimiter of such a file.
+        tell: called with the delimiter that was chosen, if it is not the usual one.
+
+    Raises:
+        DataError: the header cannot be read.
+    """
+
+    only_strings = True
+
+    def __init__(
+        self,
+        stream: BinaryIO,
+        name: str = "the input",
+        form: FileForm = USUAL_FORM,
+        default: str = ",",
+        tell: Callable[[str], object] = lambda _: None,
+    ) -> None:
+        super().__init__(stream, name, form)
+        csv.field_size_limit(LONGEST)
+        lines = self.lines(ends=True)
+        first = list(islice(lines, 1))
+        present = [d for d in (default, *",;\t") if first and d in first[0][1]]
+        self.delimiter = form.delimiter or (present[0] if present else default)
+        if form.delimiter is None and self.delimiter != default:
+            visible = "tab" if self.delimiter == "\t" else repr(self.delimiter)
+            tell(f"{name}: read as {visible}-separated")
+        self.rows = self._rows(chain(first, lines))
+        self.columns = self._header()
+
+    def kind(self, column: str) -> Any:
+        """The type of a column, as for `Reader.kinds`."""
+        return "text"
+
+    def _rows(self, lines: Iterator[tuple[int, str, str | None]]) -> Iterator[Row]:
+        problems: list[str] = []
+
+        def feed() -> Iterator[str]:
+            for _, text, problem in lines:
+                problems.extend([problem] if problem else [])
+                yield text
+
+        reader = csv.reader(feed(), delimiter=self.delimiter, strict=True)
+        while True:
+            start, cells = reader.line_num + 1, None
+            problems.clear()
+            try:
+                cells = next(reader)
+            except StopIteration:
+                return
+            except csv.Error as e:
+                lost = f", and lines {start} to {reader.line_num} are lost" if reader.line_num > start else ""
+                problems.append(f"is not CSV: {e}: close its quotes, and double quotes inside quotes{lost}")
+            yield start, None if problems else cells, "; ".join(problems)
+
+    def _header(self) -> list[str]:
+        """The names of the columns: the cells of the first row, or numbers from 1."""
+        first = next(self.rows, None)
+        if first is None:
+            return []
+        line, cells, problem = first
+        if not self.form.header:
+            self.rows = chain([first], self.rows)
+            count = len(cells or "")
+            return [TEXT] if count <= 1 else [str(i + 1) for i in range(count)]
+        if not cells:
+            raise DataError(f"{self.name} has no header: line {line} {problem or 'is blank'}")
+        return cells
+
+    def __iter__(self) -> Iterator[Record]:
+        width = len(self.columns)
+        for line, cells, problem in self.rows:
+            if cells == []:
+                cells, problem = [""], "is a blank line"
+            if cells is not None and len(cells) == width:
+                yield Record(line, dict(zip(self.columns, cells, strict=True)))
+            else:
+                yield Record(line, None, problem or f"has {len(cells or '')} fields, not {width}")
+
+
+class ParquetReader(Reader):
+    """The columns of a .parquet file, of any type.
+
+    Raises:
+        DataError: it is not such a file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        self.name, self.damage, self.is_dictionary = str(path), (pa.ArrowInvalid, OSError), pa.types.is_dictionary
+        try:
+            self.file = pq.ParquetFile(path)
+        except self.damage as e:
+            raise DataError(f"{path} is not a parquet file: {first_line(e)}") from None
+        self.total, self.columns = self.file.metadata.num_rows, list(self.file.schema_arrow.names)
+
+    def kind(self, column: str) -> Any:
+        """The Arrow type of a column."""
+        return self.file.schema_arrow.field(column).type
+
+    def read_only(self, field: str, keep: Sequence[str]) -> None:
+        """Read the column of the texts, which must be strings, and some further columns."""
+        kind = self.kind(field)
+        value = kind.value_type if self.is_dictionary(kind) else kind
+        if str(value) not in ("string", "large_string", "string_view", "null"):
+            raise DataError(f"column {field!r} of {self.name} holds {kind}: choose a column of strings")
+        self.columns = list(dict.fromkeys([field, *keep]))
+
+    def __iter__(self) -> Iterator[Record]:
+        try:
+            for batch in self.file.iter_batches(BATCH, columns=self.columns):
+                for row in range(batch.num_rows):
+                    self.at += 1
+                    yield Record(self.at, {name: value_of(batch.column(name)[row]) for name in self.columns})
+        except self.damage as e:
+            raise DataError(f"{self.name} cannot be read after row {self.at}: {first_line(e)}") from None
+
+    def close(self) -> None:
+        """Close the file."""
+        self.file.close()
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an error's message."""
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+
+
+def value_of(scalar: Any) -> Any:
+    """An Arrow value in Python; a time in nanoseconds, which needs pandas, as its integer."""
+    try:
+        return scalar.as_py()
+    except ValueError:
+        return scalar.value
 
 
 def open_texts(
@@ -170,3 +507,21 @@ def _kind(path: Path, among: Sequence[str]) -> str:
             f"{path} has an unknown format: pass a .{', .'.join(among)} file; all but .parquet may be gzipped (.gz)"
         )
     return kind
+
+
+def no_field(name: object, field: str, columns: Sequence[str], fix: str = "choose one of them") -> NoReturn:
+    """Raise a DataError that names a missing column and lists the columns that exist."""
+    listed = [c if c.isprintable() and c == c.strip() else repr(c) for c in columns[:LISTED]]
+    listed += [f"and {len(columns) - LISTED} more"] if len(columns) > LISTED else []
+    has = ", ".join(listed) or "none"
+    raise DataError(f"{name} has no column {field!r}{did_you_mean(field, columns)}: it has {has}: {fix}")
+
+
+def kind_of(value: object) -> str:
+    """The JSON name of a value's type.
+
+    >>> kind_of([1])
+    'array'
+    """
+    names: dict[type, str] = {dict: "object", list: "array", str: "string", bool: "boolean", type(None): "null"}
+    return names.get(type(value), "number")

@@ -19,8 +19,7 @@ import orjson
 
 from ..errors import DataError, InputError, JobError
 from ..files.atomic import atomic_file, check_target
-from ..files.lines import Reader
-from ..files.tables import value_of
+from ..files.read import Reader, value_of
 from . import PROBLEM, ROW
 from .job import INPUT, JOINED, Job, check_foreign, locked, shards_in
 from .rows import Array, Inputs, as_json

@@ -14,7 +14,7 @@ import numpy as np
 from ..encode.options import choose_prompt
 from ..encoder import Encoder
 from ..errors import InputError, WordNotFound
-from ..files.lines import TEXT
+from ..files.read import TEXT
 from ..methods import AnyMethod
 from ..methods.serialize import parse_method
 from ..post import parse_post

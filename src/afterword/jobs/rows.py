@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import DataError, InputError, JobError, TooLong, WordNotFound, warn
-from ..files.lines import TEXT, FileForm, Reader, Record, kind_of, no_field
-from ..files.read import FORMATS, TABLES, check_file, format_of, open_rows, open_texts
+from ..files import read
+from ..files.read import TEXT, FileForm, Reader, Record
 from ..text.tokenizer import check_text
 from ..text.words import span_of
 
@@ -56,7 +56,7 @@ def fault(value: object) -> str | None:
     (None, 'is blank', 'is not a string but a number')
     """
     if not isinstance(value, str):
-        kind = kind_of(value)
+        kind = read.kind_of(value)
         return "is null" if kind == "null" else f"is not a string but {'an' if kind[0] in 'ao' else 'a'} {kind}"
     if not value.strip():
         return "is blank" if value else "is empty"
@@ -214,10 +214,11 @@ class Inputs:
         options: dict[str, Any] = {"keep": columns, "form": self.layout, "tell": tell}
         path = self.files[file] if self.files else None
         if path is None or not self.words:
-            return open_texts(path, sys.stdin.buffer, kind=self.format, field=self.field, **options)
-        reader = open_rows(path, TEXT, kind=None if format_of(path) in TABLES else "jsonl", **options)
-        if reader.columns and not {"word", "words"} & set(reader.columns):
-            no_field(path, "word", reader.columns)
+            return read.open_texts(path, sys.stdin.buffer, kind=self.format, field=self.field, **options)
+        reader = read.open_rows(path, TEXT, kind=None if read.format_of(path) in read.TABLES else "jsonl", **options)
+        needed = {"word"} if reader.only_strings else {"word", "words"}
+        if reader.columns and not needed & set(reader.columns):
+            read.no_field(path, "word", reader.columns)
         return reader
 
     def items_in(self, reader: Reader) -> Iterator[Item]:
@@ -247,12 +248,12 @@ def files_of(paths: Sequence[Path]) -> tuple[Path, ...]:
     files: list[Path] = []
     for path in paths:
         if path.is_dir():
-            inside = sorted(file for file in path.iterdir() if file.is_file() and format_of(file) in FORMATS)
+            inside = sorted(file for file in path.iterdir() if file.is_file() and read.format_of(file) in read.FORMATS)
             if not inside:
-                raise JobError(f"{path} holds no .{', .'.join(FORMATS)} file")
+                raise JobError(f"{path} holds no .{', .'.join(read.FORMATS)} file")
             files += inside
         else:
-            check_file(path)
+            read.check_file(path)
             files.append(path)
     if not files:
         raise JobError("no file is named: pass one or more")

@@ -19,7 +19,7 @@ from ..encoder import Encoder
 from ..errors import DataError, JobError, TextsCut, TextsUnknown
 from ..files.atomic import atomic_file
 from ..files.fingerprint import fingerprint, identity, weights_digest
-from ..files.lines import TEXT
+from ..files.read import TEXT
 from ..methods import AnyMethod
 from ..methods.serialize import to_json
 from . import ID, PROBLEM, ROW

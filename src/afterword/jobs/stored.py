@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import DataError
-from ..files.lines import TEXT
+from ..files.read import TEXT
 from . import CHUNK_COLUMNS, JOB, WORD_COLUMNS
 from .rows import Array
 

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import BadRow, DataError, InputError, warn
-from ..files.lines import Record
-from ..files.read import open_rows
+from ..files.read import Record, open_rows
 from ..text.tokenizer import check_text
 
 PAIRS, TRIPLETS = ("anchor", "positive"), ("anchor", "positive", "negative")
