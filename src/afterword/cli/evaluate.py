@@ -21,6 +21,7 @@ from .option_groups import Model, check_device, distinct, numbers
 from .tables import laid_out, terminal
 
 if TYPE_CHECKING:
+    from ..adapters.mteb import MtebTask
     from ..tasks.results import Result
     from ..tasks.runner import Candidate, Evaluation, Failure
 
@@ -118,11 +119,11 @@ def evaluate(
     if not results.tasks:
         raise typer.BadParameter("pass a task or a group that --list shows, or a file of pairs", param_hint="--tasks")
     seeds = numbers(results.seeds, "--seeds")
-    from ..adapters.mteb import mteb_task
     from ..tasks.catalogue import jobs
+
+    runs = jobs(results.tasks, results.data, mteb_task)  # a mistake in a name is reported before torch is imported
     from ..tasks.runner import Evaluation, file_name
 
-    runs = jobs(results.tasks, results.data, mteb_task)
     title, out = results.name or title_of(str(encoders.sentence_transformer or encoders.model)), results.out
 
     @contextmanager
@@ -145,6 +146,13 @@ def evaluate(
     ):
         evaluation.run(runs)
     return report(evaluation, out)
+
+
+def mteb_task(name: str) -> MtebTask:
+    """Return a task of mteb; only then are mteb's adapter and torch imported."""
+    from ..adapters import mteb
+
+    return mteb.mteb_task(name)
 
 
 def task_list() -> str:
