@@ -40,14 +40,6 @@ def test_values_are_scipys(kind: str, pivot: str, index: int, tmp_path: Path):
     assert found.quartiles == pytest.approx(np.nanquantile(wanted, [0.25, 0.5, 0.75]), abs=1e-4)
 
 
-def test_the_other_pivot(tmp_path: Path):
-    encoder = Encoder.load(tiny("bert", tmp_path), classical())
-    first, last = dependency(encoder, TEXTS), dependency(encoder, TEXTS, "last")
-    assert (first.pivot, last.pivot) == ("first", "last") and not np.allclose(first.values, last.values)
-    with pytest.raises(InputError, match="pivot='cls': choose last or first"):
-        dependency(encoder, TEXTS, "cls")  # type: ignore[arg-type]
-
-
 def test_both_ways_layers_and_the_template_are_read_too(tmp_path: Path):
     encoder = Encoder.load(tiny("llama", tmp_path), classical(add_special_tokens=False))
     causal = dependency(encoder, TEXTS)
@@ -55,3 +47,7 @@ def test_both_ways_layers_and_the_template_are_read_too(tmp_path: Path):
     asked = dependency(Encoder(encoder.backbone, bellm(1)), TEXTS)
     assert both.name == "both" and np.abs(both.values - causal.values)[[0, 2, 3]].min() > 1e-4
     assert math.isnan(causal.values[1]) and not math.isnan(asked.values[1])
+    first = dependency(encoder, TEXTS, "first")
+    assert first.pivot == "first" and np.abs(first.values - causal.values)[[0, 2, 3]].min() > 1e-4
+    with pytest.raises(InputError, match="pivot='cls'"):
+        dependency(encoder, TEXTS, "cls")  # type: ignore[arg-type]

@@ -16,7 +16,6 @@ from afterword import Encoder, classical, echo, reba
 from afterword.encode.limits import Limits
 from afterword.errors import InputError, MethodError, NoMaskToken
 from afterword.papers.importance import correlate, head_agreements, impact, impact_agreement, tfidf_weights
-from afterword.tune import label_free
 
 TEXTS = ["abba", "thing", "a b", "zz top"]
 CORPUS = ["a", "b a", "ab", "thing a"]
@@ -99,17 +98,6 @@ def test_heads_against_tfidf(tmp_path: Path):
         for value, correlation in ((r.pearson, stats.pearsonr), (r.spearman, stats.spearmanr)):
             wanted = mean_over_texts(correlation, [d[layer, head] for d in diagonals], weights)
             assert value == pytest.approx(wanted, abs=1e-4)
-
-
-def test_a_head_has_the_correlation_by_which_tune_chooses(tmp_path: Path):
-    encoder = Encoder.load(tiny("bert", tmp_path), classical(), dtype="float64")
-    texts = ["a cat sat", "the dog ran off", "aaa", "b", "in the end the cat sat on the dog"]
-    chosen = label_free(encoder, texts).correlation
-    results = head_agreements(encoder, texts, tfidf_weights(encoder, texts, texts))
-    assert {r.texts for r in results} == {3}  # "aaa" and "b" have one weight each
-    for r in results:
-        layer, head = (int(part) - 1 for part in r.name.split("-"))
-        assert r.pearson == pytest.approx(chosen[layer, head], abs=1e-5)
 
 
 def test_texts_of_one_weight_are_counted_and_left_out_and_long_texts_refused(tmp_path: Path):

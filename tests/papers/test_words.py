@@ -27,7 +27,7 @@ def language_model(kind: str, folder: Path, **changes: object) -> torch.nn.Modul
     return model
 
 
-@pytest.mark.parametrize("kind", ["llama", "llama tied", "gpt2", "gpt_neox", "gemma2", "phi", "cohere", "opt"])
+@pytest.mark.parametrize("kind", ["llama", "llama tied", "gpt2", "gemma2", "cohere", "opt"])
 def test_the_head_is_the_models_own(kind: str, tmp_path: Path):
     name, _, tied = kind.partition(" ")
     model = language_model(name, tmp_path, **({"tie_word_embeddings": True} if tied else {}))
@@ -78,30 +78,18 @@ def test_a_saved_encoder_takes_the_head_of_its_model(tmp_path: Path):
     saved = Encoder.load(tmp_path / "saved")
     with pytest.raises(ModelError, match="saved"):
         representative_words(saved, TEXTS, {})
+    with pytest.raises(ModelError, match="bert"):
+        representative_words(Encoder.load(tiny("bert", tmp_path / "bert"), classical()), TEXTS, {})
     words = representative_words(saved, TEXTS, {}, head=str(tmp_path / "model")).words
     assert words == representative_words(encoder, TEXTS, {}).words
 
 
-def test_models_without_a_head_that_fits(tmp_path: Path):
-    bert = Encoder.load(tiny("bert", tmp_path / "bert"), classical())
-    with pytest.raises(ModelError, match="bert"):
-        representative_words(bert, TEXTS, {})
-
-
-@pytest.mark.parametrize(
-    ("text", "counts"),
-    [
-        (
-            "It rains; it rained — don't go.\n\nÉcole 2024 IT\n",
-            {"it": 3, "rains": 1, "rained": 1, "don't": 1, "go": 1, "école": 1, "2024": 1},
-        ),
-        ("the 10\nThe\t5\n\nit 7\n", {"the": 15, "it": 7}),
-    ],
-    ids=["a corpus", "a list of counts"],
-)
-def test_words_are_counted(text: str, counts: dict[str, int], tmp_path: Path):
-    (tmp_path / "words.txt").write_text(text, encoding="utf-8")
-    assert read_counts(tmp_path / "words.txt") == counts
+def test_words_are_counted(tmp_path: Path):
+    path = tmp_path / "words.txt"
+    path.write_text("It rains; it rained — don't go.\n\nÉcole IT\n", encoding="utf-8")
+    assert read_counts(path) == {"it": 3, "rains": 1, "rained": 1, "don't": 1, "go": 1, "école": 1}
+    path.write_text("the 10\nThe\t5\n\nit 7\n", encoding="utf-8")
+    assert read_counts(path) == {"the": 15, "it": 7}
 
 
 def test_files_without_counts_are_named(tmp_path: Path):

@@ -9,42 +9,33 @@ import sys
 from collections import Counter
 from pathlib import Path
 
+import measure_mini
+import pretrain_mini
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from mini import corpus
 from tests.examples import examples
 from tests.scripts import script
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-RECIPES = Path(__file__).parents[2] / "recipes"
-sys.path.insert(0, str(RECIPES))
-
-import measure_mini  # noqa: E402
-import pretrain_mini  # noqa: E402
-from mini import corpus  # noqa: E402
-
 pytestmark = pytest.mark.slow
-
-CPU = torch.device("cpu")
 
 
 def command(out: Path, *more: str) -> list[str]:
-    """A tiny run that needs nothing beside the project."""
-    recipe = str(RECIPES / "pretrain_mini.py")
-    return [recipe, "--tiny", "--corpus", str(out / "none"), "--out", str(out), "--device", "cpu", *more]
-
-
-def run_here(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
-    """The same command line inside this process, where a test can spoil something."""
-    monkeypatch.setattr(sys, "argv", ["pretrain_mini", "--device", "cpu", *arguments])
-    return pretrain_mini.main()
-
-
-def with_data_of(tiny: Path, out: Path) -> Path:
-    """A fresh run folder whose tokenizer and packed ids are there already."""
-    shutil.copytree(tiny / "data", out / "data")
-    return out
+    """A tiny run that needs only the project."""
+    return [
+        pretrain_mini.__file__,
+        "--tiny",
+        "--corpus",
+        str(out / "none"),
+        "--out",
+        str(out),
+        "--device",
+        "cpu",
+        *more,
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -71,15 +62,9 @@ def test_a_tiny_run_goes_from_text_to_a_model_that_loads(tiny: Path):
     assert model.config.vocab_size == len(tokenizer) == pretrain_mini.TINY.vocab
 
 
-def test_a_missing_corpus_is_one_line(tmp_path: Path, monkeypatch, capsys):
-    assert run_here(monkeypatch, "--corpus", str(tmp_path), "--out", str(tmp_path / "out")) == 2
-    error = capsys.readouterr().err
-    assert error.count("\n") == 1
-    assert "enwiki.txt.xz" in error and "--corpus" in error
-
-
 def test_nan_stops_the_run_and_keeps_the_last_checkpoint(tiny: Path, tmp_path: Path, monkeypatch, capsys):
-    out = with_data_of(tiny, tmp_path / "nan")
+    out = tmp_path / "nan"
+    shutil.copytree(tiny / "data", out / "data")
     sane, calls = pretrain_mini.loss_of, Counter[str]()
 
     def breaks(model, ids):
@@ -87,7 +72,9 @@ def test_nan_stops_the_run_and_keeps_the_last_checkpoint(tiny: Path, tmp_path: P
         return sane(model, ids) * (math.nan if calls["all"] > 14 else 1)  # two forwards a step: in step 7
 
     monkeypatch.setattr(pretrain_mini, "loss_of", breaks)
-    assert run_here(monkeypatch, "--tiny", "--out", str(out), "--every", "7") == 2
+    arguments = ["--device", "cpu", "--tiny", "--out", str(out), "--every", "7"]
+    monkeypatch.setattr(sys, "argv", ["pretrain_mini", *arguments])
+    assert pretrain_mini.main() == 2
     assert "no number at step 7" in capsys.readouterr().err.splitlines()[-1]
     state = torch.load(out / "last.pt", weights_only=True)
     assert state["step"] == 7
@@ -131,6 +118,3 @@ def test_the_measurement_runs_and_a_reload_is_bitwise(tiny: Path, tmp_path: Path
     figures = json.loads(capsys.readouterr().out)
     assert figures["reload_bitwise"] is True
     assert figures["language"]["afterword-mini"]["zhwiki"]["unknown"] == 0
-    monkeypatch.setattr(sys, "argv", ["measure_mini", "--model", str(tmp_path)])
-    assert measure_mini.main() == 2
-    assert capsys.readouterr().err.count("\n") == 1

