@@ -116,7 +116,7 @@ class Truncation:
             self.unknown += sum(1 if rows is None else len(rows[i]) for i in mostly)
 
     def warn(self, limits: Limits) -> None:
-        """Warn once of all truncated texts, and once of all that are mostly unknown."""
+        """Warn once about truncated texts, and once about texts of mostly unknown tokens."""
         if self.lost and limits.on_long == "warn":
             warn(TextsCut(self.lost, self.texts, limits.max_length))
         if self.unknown and limits.on_long != "ignore":
@@ -124,7 +124,7 @@ class Truncation:
 
 
 def _mostly(token: int, writing: TokenizedText) -> bool:
-    """Whether half of a text's tokens or more are this one."""
+    """Whether at least half of a text's tokens are this one."""
     first, end = writing.segments[0].copies[0]
     return end > first and 2 * writing.segments[0].ids[first:end].count(token) >= end - first
 
@@ -189,7 +189,7 @@ def each(
     writings: Sequence[TokenizedText], run: Callable[[Batch, list[int]], Output], budget: Budget,
     device: torch.device, wanted: Sequence[int] | None = None,
 ) -> Iterator[tuple[list[int], Output]]:  # fmt: skip
-    """Run tokenized texts (the wanted ones; None = all) batch by batch, without gradients, the longest first.
+    """Run tokenized texts (None = all) in batches without gradients, the longest first.
 
     Yields:
         The indices of a batch, and what `run` returned for the batch and these; see `Budget.batches` for errors.
@@ -219,7 +219,7 @@ def out_of_memory(error: BaseException) -> bool:
 
 @contextmanager
 def progress(total: int, limits: Limits, units: int | None = None) -> Iterator[Callable[[int], object]]:
-    """A function that counts finished units, for a bar of texts on stderr or the user's function; see `Limits`.
+    """Yield a function that counts finished units, and moves a bar on stderr or calls the user's function.
 
     A unit is a text, or its vector by one method of an ensemble.
     """

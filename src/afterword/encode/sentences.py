@@ -20,7 +20,7 @@ from ..methods.custom import is_custom
 from ..methods.weights import Weighting, word_targets
 from ..post import Normalise, Post, Truncate, after, width_after
 from ..text.batch import Batch
-from ..text.inputs import Distinct, check_ids, check_written, is_blank
+from ..text.inputs import Distinct, check_ids, is_blank
 from ..text.layout import Layout, Text
 from ..text.segments import TokenizedText
 from ..text.words import WordTokens
@@ -57,10 +57,33 @@ def sentence_vectors(
     return results
 
 
+def tokenize(
+    backbone: Backbone, layout: Layout, texts: Sequence[Text], max_length: int | None, *,
+    conditions: Sequence[str] | None = None, offsets: bool = False, rows: Sequence[Sequence[int]] | None = None,
+) -> list[TokenizedText]:  # fmt: skip
+    """Write texts by a layout; arguments are those of `Layout.write`, and for each text its numbers in messages.
+
+    Raises:
+        InputError: the model's input embedding table lacks a token, for example an added one.
+    """
+    tokenizer, vocabulary = backbone.tokenizer, backbone.vocabulary_size
+    written = layout.write(texts, tokenizer, max_length, conditions=conditions, offsets=offsets)
+    if tokenizer.top >= vocabulary:
+        for i, text in enumerate(written):
+            largest = max((max(s.ids, default=0) for s in text.segments), default=0)
+            if largest >= vocabulary:
+                token, size = tokenizer.tokens([largest])[0], tokenizer.top + 1
+                raise InputError(
+                    f"text {rows[i][0] if rows else i} holds {token!r}, token {largest}, and the model's table ends at "
+                    f"{vocabulary - 1}: call encoder.backbone.model.resize_token_embeddings({size})"
+                )
+    return written
+
+
 def output_arrays(
     backbone: Backbone, methods: Sequence[AnyMethod], texts: int, post: Sequence[Post], out: Array | None = None
 ) -> list[Array]:
-    """The array that vectors are written to, for each method (n, D): ``out``, or a new one."""
+    """The array for the vectors (n, D) of each method: ``out``, or a new one."""
     shapes = [(texts, width_after(method.width(backbone), post)) for method in methods]
     if out is None:
         dtype = np.float64 if backbone.dtype == torch.float64 else np.float32
@@ -100,7 +123,7 @@ def write_vectors(
 def steps_of(
     backbone: Backbone, methods: Sequence[AnyMethod], post: Sequence[Post], truncate_dim: int | None, normalise: bool
 ) -> tuple[Post, ...]:
-    """The post-processing steps of an encoder, followed by those that one call asks for.
+    """An encoder's post-processing steps, and after them the steps that one call asks for.
 
     Raises:
         InputError: the vectors have fewer components than truncate_dim.
@@ -116,7 +139,7 @@ def steps_of(
 
 
 def joined(method: AnyMethod, parts: Sequence[Tensor]) -> Tensor:
-    """The vectors (n, D) of an ensemble from those of each of its methods (n, D_i); a single method's unchanged."""
+    """Join the vectors (n, D_i) of an ensemble's methods to (n, D); leave the vectors of a single method unchanged."""
     if not isinstance(method, Ensemble):
         return parts[0]
     units = [Normalise()(part) for part in parts] if method.normalise else parts
@@ -125,7 +148,7 @@ def joined(method: AnyMethod, parts: Sequence[Tensor]) -> Tensor:
 
 
 def joined_rows(method: AnyMethod, parts: Sequence[Array], post: Sequence[Post]) -> Array:
-    """The vectors (n, D') of a method or an ensemble after some steps, from those of each of its methods (n, D_i)."""
+    """Join the vectors (n, D_i) of an ensemble's methods, and apply some steps: (n, D')."""
     return after(joined(method, [torch.from_numpy(part) for part in parts]), post).numpy()
 
 
@@ -138,7 +161,7 @@ class Share:
 
 
 def shares(methods: Sequence[Method], backbone: Backbone) -> list[Share]:
-    """Which methods share a forward.
+    """Group the methods that share a forward pass.
 
     Methods with the same layout and the same bidirectional layers do. In a causal model, so do methods whose input is
     only copies of the text: a first copy cannot attend to a second one. This does not hold if a special token follows
@@ -179,11 +202,11 @@ class _Window:
                 self._pass(methods, writings, wanted)
 
     def _write(self, layout: Layout) -> list[TokenizedText]:
-        texts, tokenizer = self.texts, self.backbone.tokenizer
+        texts = self.texts
         elsewhere = any("condition" in method.layout.fields for method in self.methods)  # of one ensemble
         conditions = None if elsewhere and "condition" not in layout.fields else texts.conditions
-        written = layout.write(texts.texts, tokenizer, self.limits.max_length, conditions=conditions)
-        return check_written(written, tokenizer, self.backbone.vocabulary_size, texts.named)
+        length = self.limits.max_length
+        return tokenize(self.backbone, layout, texts.texts, length, conditions=conditions, rows=texts.named)
 
     def _passes(self, share: Share) -> Iterator[tuple[tuple[int, ...], list[TokenizedText], list[int]]]:
         """For each run: the methods, the tokenized texts, and the indices of the texts to run.

@@ -17,13 +17,13 @@ from ..methods import AnyMethod, Method
 from ..methods.weights import Backward
 from ..post import Post, after, width_after
 from ..text.batch import Batch
-from ..text.inputs import check_ids, check_written, listed
+from ..text.inputs import check_ids, listed
 from ..text.layout import Text
 from ..text.segments import Span, TokenizedText
 from ..text.tokenizer import Spelled
 from ..text.words import Word, WordTokens, check_spans, check_words, find_tokens, split, tokens_of_spans
 from .limits import Budget, Limits, Truncation, count, each, progress
-from .sentences import WINDOW, joined_rows, output_arrays, sentence_vectors, vectors, weights
+from .sentences import WINDOW, joined_rows, output_arrays, sentence_vectors, tokenize, vectors, weights
 from .similarity import Array
 
 TEXTS = 256  # texts whose windows are sorted by length together
@@ -47,17 +47,15 @@ def word_vectors(
     """
     check_ids(texts, backbone.vocabulary_size)
     check_words(words, texts)
-    tokenizer, vocabulary = backbone.tokenizer, backbone.vocabulary_size
     rows: list[Array] = [np.zeros((0, width_after(method.width(backbone), post)), np.float32)] * len(texts)
-    truncated = [Truncation(unknown_id=tokenizer.unknown_id) for _ in method.members]
+    truncated = [Truncation(unknown_id=backbone.tokenizer.unknown_id) for _ in method.members]
     budget = limits.budget(backbone.device)
     with progress(len(texts), limits, len(texts) * len(truncated)) as advance:
         for first in range(0, len(texts), WINDOW):
             window, here = texts[first : first + WINDOW], words[first : first + WINDOW]
             named, parts = [[first + i] for i in range(len(window))], []
             for member, counted in zip(method.members, truncated, strict=True):
-                writings = member.layout.write(window, tokenizer, limits.max_length, offsets=True)
-                check_written(writings, tokenizer, vocabulary, named)
+                writings = tokenize(backbone, member.layout, window, limits.max_length, offsets=True, rows=named)
                 tokens = find_tokens(here, window, writings, copy_of(member), first)
                 counted.note(writings, limits, named)
                 advance(sum(not asked for asked in here))
@@ -72,7 +70,7 @@ def word_vectors(
 
 
 def copy_of(method: Method) -> int:
-    """The number of the copy of the text whose tokens a word's vector stands for, from 1."""
+    """The copy of the text, counted from 1, that the vectors of words are taken from."""
     return method.layout.total_copies if method.weigh.for_words().copy in ("last", "tail") else 1
 
 
@@ -95,8 +93,7 @@ def token_vectors(
 ) -> list[SpanVectors]:
     """The vector of each token of each text; see `Encoder.encode_tokens`."""
     check_ids(texts, backbone.vocabulary_size)
-    writings = method.layout.write(texts, backbone.tokenizer, limits.max_length, offsets=True)
-    check_written(writings, backbone.tokenizer, backbone.vocabulary_size)
+    writings = tokenize(backbone, method.layout, texts, limits.max_length, offsets=True)
     truncated, results, copy = Truncation(unknown_id=backbone.tokenizer.unknown_id), dict[int, Array](), copy_of(method)
     truncated.note(writings, limits)
 
@@ -110,7 +107,7 @@ def token_vectors(
 
 
 def token_rows(backbone: Backbone, method: Method, batch: Batch, keep_mode: bool = False) -> list[Tensor]:
-    """The vectors (n, D) of the n tokens of each text of a batch, as those of words; the same in any batch."""
+    """The vectors (n, D) of the n tokens of each text of a batch, weighted as words of one token."""
     sizes, which = [0] * batch.texts, method.weigh.for_words().which
     for group in batch.groups:
         spans = group.spans[:, which(group) - 1]
@@ -126,7 +123,7 @@ def token_rows(backbone: Backbone, method: Method, batch: Batch, keep_mode: bool
 
 
 class Chunker:
-    """Splits texts into chunks, and computes the vectors of these from windows of the text: nothing is truncated.
+    """Splits texts into chunks, and computes their vectors in windows of the text, so that nothing is truncated.
 
     Attributes:
         room: the most tokens of a text in one window; None = any number.
@@ -140,9 +137,7 @@ class Chunker:
         self.room = None if most is None else self._write([[0] * most])[0].kept
 
     def _write(self, texts: Sequence[Text]) -> list[TokenizedText]:
-        tokenizer = self.backbone.tokenizer
-        written = self.method.layout.write(texts, tokenizer, self.limits.max_length, offsets=True)
-        return check_written(written, tokenizer, self.backbone.vocabulary_size)
+        return tokenize(self.backbone, self.method.layout, texts, self.limits.max_length, offsets=True)
 
     def _spelled(self, text: Text) -> Spelled:
         if isinstance(text, str):
@@ -213,7 +208,7 @@ class Chunker:
     def _windows(
         self, t: int, text: Text, written: TokenizedText, spans: Sequence[Span], overlap: int
     ) -> Iterator[tuple[TokenizedText, list[list[int]], list[int]]]:
-        """The windows that a text's chunks are taken from, each with the tokens and the numbers of its chunks."""
+        """Yield the windows of a text, each with the tokens and the numbers of the chunks that are taken from it."""
         fits = written.kept == written.total
         offsets = list(written.offsets[copy_of(self.method) - 1])
         ids, offsets = ([], offsets) if fits else self._spelled(text)

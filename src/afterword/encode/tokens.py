@@ -17,11 +17,11 @@ from ..methods import AnyMethod, Method
 from ..methods.weights import Backward
 from ..post import Post, after
 from ..text.batch import Batch, lay
-from ..text.inputs import check_ids, check_written, refuse_blank, with_prompt
+from ..text.inputs import check_ids, refuse_blank, with_prompt
 from ..text.layout import Text
 from ..text.segments import Segment, TokenizedText
 from .limits import Limits, Truncation, each
-from .sentences import combine, joined, weights
+from .sentences import combine, joined, tokenize, weights
 
 Features = dict[str, Tensor]
 Explained = tuple[list[str], NDArray[np.floating[Any]]]
@@ -50,8 +50,7 @@ def token_states(
         raise InputError(f"{method.name} splits a text into chunks, whose states are not those of one sequence")
     check_ids(texts, backbone.vocabulary_size)
     refuse_blank(list(texts))
-    writings = method.layout.write(texts, backbone.tokenizer, limits.max_length, conditions=conditions)
-    check_written(writings, backbone.tokenizer, backbone.vocabulary_size)
+    writings = tokenize(backbone, method.layout, texts, limits.max_length, conditions=conditions)
     truncated, features = Truncation(unknown_id=backbone.tokenizer.unknown_id), dict[int, Features]()
     truncated.note(writings, limits)
 
@@ -108,8 +107,7 @@ def attention_matrix(backbone: Backbone, method: Method, text: Text, max_length:
 
 def _laid(backbone: Backbone, method: Method, text: Text, max_length: int | None) -> Batch:
     check_ids([text], backbone.vocabulary_size)
-    written = method.layout.write([text], backbone.tokenizer, max_length)
-    return lay(check_written(written, backbone.tokenizer, backbone.vocabulary_size), backbone.device)
+    return lay(tokenize(backbone, method.layout, [text], max_length), backbone.device)
 
 
 def features_of(
@@ -117,13 +115,13 @@ def features_of(
     prompt: str | None, max_length: int | None,
 ) -> Features:  # fmt: skip
     """Tokenize texts; `Afterword.preprocess` documents the arguments, the features and the errors."""
-    tokenizer, vocabulary, members = backbone.tokenizer, backbone.vocabulary_size, method.members
-    check_ids(texts, vocabulary)
+    tokenizer, members = backbone.tokenizer, method.members
+    check_ids(texts, backbone.vocabulary_size)
     some, blank, passes = any("condition" in one.layout.fields for one in members), set[int](), []
     for one in members:
         layout = with_prompt(one.layout, prompt)
         paired = None if some and "condition" not in layout.fields else conditions
-        rows = check_written(layout.write(texts, tokenizer, max_length, conditions=paired), tokenizer, vocabulary)
+        rows = tokenize(backbone, layout, texts, max_length, conditions=paired)
         blank |= {t for t, row in enumerate(rows) if _is_blank(row, one, tokenizer.hf.mask_token_id)}
         passes.append((layout, None if paired is None else ["."], rows))
     filled, features = next((t for t in range(len(texts)) if t not in blank), None), Features()

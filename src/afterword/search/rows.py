@@ -1,4 +1,4 @@
-"""Update an index: which rows of an input are new, changed, repeated or gone, merged into LanceDB by their ids."""
+"""Update an index: find the new, changed, repeated and deleted rows of an input, and merge them by their ids."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Update:
         self._changed: list[RecordBatch] = []
 
     def documents(self, items: Iterable[Item]) -> Iterator[Item]:
-        """The rows of the input, repeated ones left out; one without an id, or with another row's, has a problem."""
+        """Yield the input's rows, each once; a row without an id, or with the id of a different row, gets a problem."""
         for item in items:
             self._lines.append(item.line)
             doc = self._document(item, item.text)
@@ -88,7 +88,7 @@ class Update:
                 yield item
 
     def new(self, items: Iterable[Item]) -> list[Item]:
-        """The rows that must be embedded, each with its `Row`, and those with a problem."""
+        """Return the rows to embed, each with its `Row`, and the rows with a problem."""
         new, changed = [], []
         for item in items:
             if item.problem is None:

@@ -1,4 +1,4 @@
-"""Stored vectors: those of a file or a job as rows of an index, and the encoder that made them."""
+"""Stored vectors of a file or a job: their rows for an index, and the encoder that made them."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ class Group:
 
     @property
     def pooled(self) -> bool:
-        """Whether the vectors of texts read the segments: not in a chunked text's full pass."""
+        """Whether the vectors of texts use these segments; False in the full pass of a chunked text."""
         return self.members[0][1].pooled
 
     @property

@@ -9,13 +9,12 @@ from typing import Any
 
 from ..errors import InputError
 from .layout import Layout, Text
-from .segments import TokenizedText
-from .tokenizer import Tokenizer, check_text
+from .tokenizer import check_text
 from .words import Word
 
 
 def listed(values: object, name: str) -> list[Any]:
-    """Items of the argument ``name`` as a list; they may come as an array, a Series, a column or a generator.
+    """Return the items of the argument ``name`` as a list: also those of an array, a Series, a column or a generator.
 
     Raises:
         InputError: they are one string, a table, a dictionary, or have no order.
@@ -47,7 +46,7 @@ def check_texts(texts: object) -> list[Text]:
 
 
 def one_or_many(texts: object) -> tuple[list[Text], bool]:
-    """Validated texts as a list, and whether they are one string."""
+    """Validate texts: return them as a list, and whether a single string was passed."""
     single = isinstance(texts, str)
     return check_texts([texts] if single else texts), single
 
@@ -95,22 +94,6 @@ def check_ids(texts: Sequence[Text], vocabulary: int) -> None:
     for i, text in enumerate(texts):
         if not isinstance(text, str) and text and max(text) >= vocabulary:
             raise InputError(f"text {i} holds token id {max(text)}: the model's vocabulary ends at {vocabulary - 1}")
-
-
-def check_written(
-    tokenized: list[TokenizedText], tokenizer: Tokenizer, vocabulary: int, rows: Sequence[Sequence[int]] | None = None
-) -> list[TokenizedText]:
-    """Validate that the model's input embedding table has every token, also added ones, and return the texts."""
-    if tokenizer.top >= vocabulary:
-        for i, text in enumerate(tokenized):
-            largest = max((max(s.ids, default=0) for s in text.segments), default=0)
-            if largest >= vocabulary:
-                token, size = tokenizer.tokens([largest])[0], tokenizer.top + 1
-                raise InputError(
-                    f"text {rows[i][0] if rows else i} holds {token!r}, token {largest}, and the model's table ends at "
-                    f"{vocabulary - 1}: call encoder.backbone.model.resize_token_embeddings({size})"
-                )
-    return tokenized
 
 
 def with_prompt(layout: Layout, prompt: str | None) -> Layout:

@@ -70,7 +70,7 @@ def tokens_of(span: Span, tokens: TokenizedText, copy: int, what: str) -> list[i
     offsets = tokens.offsets[copy - 1]
     indices = [i for i, (s, e) in enumerate(offsets) if s < span[1] and e > span[0]]
     end = max((e for _, e in offsets), default=0)
-    if (span[1] > end and tokens.kept < tokens.total) or (span[1] > end and not indices):
+    if span[1] > end and (tokens.kept < tokens.total or not indices):
         raise WordNotFound(f"{what} was cut off with the end of its text, after character {end}: raise max_length")
     if not indices:
         raise WordNotFound(f"{what} has no token: the tokenizer drops all its characters")
@@ -117,7 +117,7 @@ def split(
     text: Text, offsets: Sequence[Offset], unit: str | None, tokens: int | None, most: int | None, where: str,
     shared: int = 0,
 ) -> list[Span]:  # fmt: skip
-    """Spans that cover a text. A chunk begins with a visible character that begins a token, never inside a letter.
+    """Split a text into spans. Each begins with a visible character that begins a token, and never inside a letter.
 
     Args:
         text: the text, and ``offsets`` of its tokens.
@@ -171,7 +171,7 @@ def _sharing(fine: Sequence[bool], limit: int, shared: int) -> list[Span]:
 
 
 def tokens_of_spans(spans: Sequence[Span], offsets: Sequence[Offset], text: Text) -> list[list[int]]:
-    """The tokens of each span: those whose first visible character it holds, so that no token is in two spans."""
+    """The tokens of each span; a token belongs to the span that holds its first visible character."""
     tokens: list[list[int]] = [[] for _ in spans]
     begins = [start for start, _ in spans]
     for i, (start, end) in enumerate(offsets):
@@ -196,7 +196,7 @@ def _visible(text: Text, start: int, end: int) -> int:
 
 
 def _divides(text: Text, at: int) -> bool:
-    """Whether a chunk may begin here: at no blank, combining mark or joiner, nor inside an emoji or a Korean letter."""
+    """Whether a chunk may begin here: not at a blank or combining mark, nor inside an emoji or a Korean syllable."""
     if not isinstance(text, str):
         return True
     before, this = text[at - 1 : at], text[at : at + 1]

@@ -40,7 +40,7 @@ class Writer:
         self._pieces: dict[tuple[str | None, ...], list[list[int] | None]] = {}
 
     def shared_prefix(self, parts: Parts) -> list[int]:
-        """All tokens before the text, less those that its first letter may change."""
+        """All tokens before the text, except those that its first letter may change."""
         front = (parts[0] or "").split("\0")[0]
         if not front:
             return []
