@@ -89,22 +89,6 @@ def test_texts_that_are_truncated_in_two_copies_are_complete_in_one(tmp_path):
         assert tuned.cosines[i] == pytest.approx(cosines(*slow[i]), abs=1e-6)
 
 
-def test_batches_and_halving_change_nothing(tmp_path, monkeypatch):
-    encoder, pairs = load("bert", tmp_path), made_up()
-    grid = Grid(published=False)
-    whole, heard = tune(encoder, pairs, grid), []
-    real = search.Search._read
-
-    def short_of_memory(self, some):
-        if len(some) > 3:
-            raise torch.OutOfMemoryError("out of memory")
-        return real(self, some)
-
-    monkeypatch.setattr(search.Search, "_read", short_of_memory)
-    small = tune(encoder, pairs, grid, on_progress=heard.append)
-    assert small.cosines == pytest.approx(whole.cosines, abs=1e-9, nan_ok=True) and sum(heard) == 88
-
-
 def test_too_few_pairs_to_whiten(tmp_path):
     encoder = Encoder.load(tiny("bert", tmp_path), classical())
     tuned = tune(encoder, made_up(44), Grid(heads="none", posts=(Whiten(),)))

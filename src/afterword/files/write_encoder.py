@@ -90,7 +90,7 @@ def module_steps(encoder: Encoder) -> tuple[list[Post], int | None]:
     """
     for step in encoder.post:
         if isinstance(step, Unfitted):
-            raise step.not_fitted()
+            step.width(0)  # raises NotFitted
     steps = list(encoder.post)
     last = steps.pop() if steps and isinstance(steps[-1], Truncate) else None
     for i, step in enumerate(steps):

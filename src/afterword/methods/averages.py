@@ -161,15 +161,11 @@ def parse_head(head: str | Sequence[int]) -> tuple[int, int]:
     ((0, 9), (0, 9))
     """
     if isinstance(head, str):
-        match = re.fullmatch(r"([1-9][0-9]*)-([1-9][0-9]*)", head)
-        if match is None:
-            raise MethodError(
-                f"head={head!r}: write layer-head, both from 1, as in '1-10'; or pass (layer, head) from 0"
-            )
-        return int(match[1]) - 1, int(match[2]) - 1
-    if len(head) != 2 or not all(type(number) is int and number >= 0 for number in head):
-        raise MethodError(f"head={head!r}: pass (layer, head) from 0, or '1-10' from 1")
-    return head[0], head[1]
+        if match := re.fullmatch(r"([1-9][0-9]*)-([1-9][0-9]*)", head):
+            return int(match[1]) - 1, int(match[2]) - 1
+    elif len(head) == 2 and all(type(number) is int and number >= 0 for number in head):
+        return head[0], head[1]
+    raise MethodError(f"head={head!r}: pass layer-head from 1, as in '1-10', or (layer, head) from 0")
 
 
 def spelled_head(head: tuple[int, int]) -> str:

@@ -50,15 +50,11 @@ class Unfitted(Post):
 
     def __call__(self, vectors: Tensor) -> Tensor:
         """Raise NotFitted."""
-        raise self.not_fitted()
+        raise NotFitted(f"{self} is not fitted yet: use encoder = encoder.fit(texts)")
 
     def width(self, width: int) -> int:
         """Raise NotFitted: the number of components is known once the step is fitted."""
-        raise self.not_fitted()
-
-    def not_fitted(self) -> NotFitted:
-        """The error to raise if the step is used before it is fitted."""
-        return NotFitted(f"{self} is not fitted yet: use encoder = encoder.fit(texts)")
+        raise NotFitted(f"{self} is not fitted yet: use encoder = encoder.fit(texts)")
 
 
 def after(vectors: Tensor, steps: Sequence[Post]) -> Tensor:
