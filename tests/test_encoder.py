@@ -94,27 +94,6 @@ def test_prompts(llama) -> None:
         encoder.encode("dog", prompt_name="passage")
 
 
-SHARED = {
-    "classical": classical(),
-    "classical last": classical("last"),
-    "first_last": classical(states="first_last"),
-    "echo-2": echo(),
-    "echo-3 last": echo(3, "last"),
-    "reba-1": reba(1),
-    "reba-2": reba(2),
-    "reba-3 mean": reba(3, "mean"),
-    "prompt": prompt("eol"),
-    "bellm": bellm(),
-}
-
-
-def test_many_methods_equal_each_alone(llama) -> None:
-    many = Encoder(llama, classical()).encode_many(TEXTS, SHARED)
-    for name, method in SHARED.items():
-        alone = Encoder(llama, method).encode(TEXTS)
-        assert np.abs(many[name] - alone).max() <= 2e-6 * np.abs(alone).max(), name
-
-
 def test_a_trailing_special_token_is_not_shared(bert, oracle: Path) -> None:
     """What an encoder, or a token behind the text, would get wrong."""
     methods = {"classical": classical(), "reba": reba(), "echo": echo()}

@@ -85,9 +85,7 @@ def near_duplicates(vectors: ArrayLike, over: float, on_progress: Callable[[int]
         on_progress(len(scaled[rows]))
     cosines = np.ones(len(scaled))
     repeats = np.flatnonzero(first != np.arange(len(scaled)))
-    for start in range(0, len(repeats), BLOCK):
-        part = repeats[start : start + BLOCK]
-        cosines[part] = np.einsum("nd,nd->n", scaled[part], scaled[first[part]], dtype=np.float64)
+    cosines[repeats] = np.einsum("nd,nd->n", scaled[repeats], scaled[first[repeats]], dtype=np.float64)
     return Duplicates(first, np.clip(cosines.round(6), -1, 1))
 
 
@@ -113,7 +111,7 @@ def _joined(first: Rows, rows: Rows, columns: Rows) -> Rows:
 
 @dataclass(frozen=True)
 class Clusters:
-    """The clusters of n rows, numbered from 0 by falling size; of equal sizes, the one with the earlier row is first.
+    """The clusters of n rows, numbered from 0, the largest first; of equal ones, the one with the earliest row first.
 
     Attributes:
         labels: (n,) the cluster of each row.
@@ -124,11 +122,6 @@ class Clusters:
     labels: Rows
     nearness: NDArray[np.float32]
     scores: Mapping[int, float] = field(default_factory=dict)
-
-    @property
-    def sizes(self) -> Rows:
-        """The number of rows of each cluster."""
-        return np.bincount(self.labels)
 
     def nearest(self, label: int) -> Rows:
         """The rows of a cluster, those that are nearest to its centre first."""
