@@ -8,23 +8,23 @@ PLACES = {"Job": ".job", "embed_files": ".run"}
 __all__ = ["Job", "Listener", "embed_files"]
 
 JOB = "job.json"
-ROW, ID, PROBLEM = "row", "id", "problem"  # columns of a shard; the last says why a row has no vector
+ROW, ID, PROBLEM = "row", "id", "problem"  # columns of a shard; `problem` is why a row has no vector
 VECTOR = "vector"  # the column of the vectors, if there is only one
 CHUNK_COLUMNS = {"text": "text", "line": "number", "chunk": "number", "start": "number", "end": "number"}
 WORD_COLUMNS = {"line": "number", "text": "text", "word": "text", "start": "number", "end": "number"}
 
 
 class Listener:
-    """Progress callbacks of a run, called in the caller's own thread; override those that you need."""
+    """Progress callbacks of a run, called in the caller's thread: override the ones you need."""
 
     def begin(self, rows: int, before: Any) -> None:
-        """Called once, with the number of rows of the job, and the `job.JobResult` of earlier runs."""
+        """Receive the number of rows of the job and the `JobResult` of earlier runs, once."""
 
     def more(self, rows: float) -> None:
-        """Called with the number of rows that were embedded since the last call."""
+        """Receive the number of rows embedded since the last call."""
 
     def done(self, number: int, counts: Mapping[str, int]) -> None:
-        """Called when a shard is finished, with its `shard.Counts`."""
+        """Receive the number of a finished shard and its `shard.Counts`."""
 
 
 def __getattr__(name: str) -> Any:

@@ -1,7 +1,6 @@
-"""A job: files of texts become a folder of shards, in one process or several, and nothing finished is lost.
+"""A job: a folder of shards made from files of texts. A shard is done if and only if its file exists.
 
-job.json holds the settings, the sizes and hashes of the inputs, and the plan of the shards. A shard is done if and only
-if its file exists. Shards and batches follow from the input alone, so a killed job ends with an unbroken run's bytes.
+Shards and batches depend on the input alone, so a resumed job has the bytes of an uninterrupted one.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ TEMPORARY = ".afterword-*.tmp"  # what a run that was killed has left
 
 @dataclass(frozen=True)
 class Shard:
-    """Some rows of one file: from row ``first`` of the file, which is row ``row`` of the job."""
+    """Consecutive rows of one file: row ``first`` of the file is row ``row`` of the job."""
 
     file: int
     first: int
@@ -46,12 +45,12 @@ class Shard:
 
 @dataclass(frozen=True)
 class JobResult:
-    """What is done of a job.
+    """The progress of a job.
 
     Attributes:
-        rows: the rows of all finished shards, ``rejected`` those without a vector.
-        shards: the number of finished shards, which are all where ``complete``.
-        unknown: the number of texts that are mostly unknown to the model.
+        rows, rejected: the number of rows in finished shards, and of those without a vector.
+        shards, complete: the number of finished shards, and whether these are all.
+        unknown: the number of texts whose words are mostly unknown to the model.
     """
 
     rows: int
@@ -62,12 +61,7 @@ class JobResult:
 
 
 class Job:
-    """A folder of shards. `Job.open` reads one; `Job.create` begins or resumes one.
-
-    Args:
-        folder: the folder.
-        begun: what job.json holds.
-    """
+    """A folder of shards: `Job.open` reads one, `Job.create` begins or resumes one. ``begun`` is the job.json."""
 
     def __init__(self, folder: Path, begun: dict[str, Any]) -> None:
         self.folder, self.begun = folder, begun
@@ -95,11 +89,11 @@ class Job:
         Args:
             worker: what embeds its shards.
             shard_rows: the most rows of a shard.
-            overwrite: a job that was begun with different settings or inputs is removed.
+            overwrite: remove a job with different settings or inputs.
 
         Raises:
             JobError: the folder holds a different job, or the input has changed; the first difference is named.
-            DataError: another process writes the job; the folder holds something else; a file cannot be read.
+            DataError: another process is writing the job, the folder holds other files, or a file cannot be read.
         """
         folder, settings = worker.folder, {**worker.settings(), "shard_rows": shard_rows}
         if (folder / JOB).exists():
@@ -125,7 +119,7 @@ class Job:
         return cls(folder, begun)
 
     def _check(self, worker: ShardWorker, settings: Mapping[str, Any], overwrite: bool) -> None:
-        """Raise a JobError if a setting, an input or, where no worker will compare it, the model differs."""
+        """Raise a JobError if a setting or an input differs, or the model where no run would compare it."""
         check_same(self.folder, self.begun["settings"], settings)
         for before, file in zip(self.begun["inputs"], worker.inputs_now(), strict=True):
             if before != file:
@@ -137,7 +131,7 @@ class Job:
             worker.start()
 
     def result(self) -> JobResult:
-        """What is done."""
+        """Count what is done."""
         import pyarrow.parquet as pq
 
         shards = shards_in(self.folder)
@@ -153,7 +147,7 @@ class Job:
 
     @property
     def id(self) -> str | None:
-        """The column of the input whose values the shards have as "id"."""
+        """The input column that the shards hold as "id"."""
         name: str | None = self.begun["settings"].get("id")
         return name
 
@@ -168,11 +162,11 @@ class Job:
 
     @property
     def infos(self) -> dict[str, VectorsInfo]:
-        """What made each column of vectors, as the first shard says."""
+        """The encoder of each column of vectors, from the first shard."""
         return read_info(next(iter(self.parts()), shard_file(self.folder, 0)))
 
     def read(self, columns: Sequence[str] | None = None) -> Any:
-        """A `pyarrow.RecordBatchReader` over the finished shards, in the order of the input.
+        """Return a `pyarrow.RecordBatchReader` over the finished shards, in the order of the input.
 
         Args:
             columns: the columns to read; None = all. A row without a vector has null there.
@@ -200,13 +194,13 @@ class Job:
         return pa.RecordBatchReader.from_batches(schema, (batch.cast(schema) for batch in batches()))
 
     def rejects(self) -> Iterator[dict[str, Any]]:
-        """The rows without a vector: each its number, its line in its file, and the reason."""
+        """Yield the row, line and reason of each row without a vector."""
         for batch in self.read([ROW, PROBLEM]) if self.parts() else ():
             for found in batch.filter(batch[PROBLEM].is_valid()).to_pylist():
                 yield {"row": found[ROW], **found[PROBLEM]}
 
     def wrong_ids(self) -> str:
-        """How many ids are missing or repeated, in words; "" if each id names its row.
+        """Describe how many ids are missing or repeated; "" if there are none.
 
         Rejected rows do not count, and the chunks of a row count once.
         """
@@ -227,18 +221,18 @@ class Job:
 
 
 def shard_file(folder: Path, number: int) -> Path:
-    """The file of a shard; the shard is done if and only if it exists."""
+    """The file of a shard, which exists once the shard is done."""
     return folder / SHARDS / f"{number:06}.parquet"
 
 
 def shards_in(folder: Path) -> dict[int, Path]:
-    """The files of the finished shards of a job, by their numbers in ascending order."""
+    """Find the files of the finished shards of a job, by ascending number."""
     numbers = sorted(int(path.stem) for path in (folder / SHARDS).glob("*.parquet") if NAME.fullmatch(path.name))
     return {number: shard_file(folder, number) for number in numbers}
 
 
 def check_foreign(folder: Path) -> None:
-    """Raise a DataError if the path holds anything but what a job leaves before it writes job.json."""
+    """Raise a DataError if the path holds files that an unfinished start of a job does not leave."""
     ours = {JOB, LOCK, SHARDS, INPUT, JOINED, *(path.name for path in folder.glob(TEMPORARY))}
     if folder.exists() and (not folder.is_dir() or shards_in(folder) or {p.name for p in folder.iterdir()} - ours):
         raise DataError(f"{folder} was not made by Afterword: choose the name of a new folder")
@@ -246,7 +240,7 @@ def check_foreign(folder: Path) -> None:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold the lock of a job's folder, which a thread may hold twice; a DataError if another process holds it."""
+    """Lock a job's folder, also twice in one thread; raise a DataError if another process holds the lock."""
     try:
         with FileLock(folder / LOCK, timeout=0, is_singleton=True):
             yield
@@ -255,7 +249,7 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def cut(inputs: Inputs, rows: int) -> list[Shard]:
-    """Cut the input into shards of at most ``rows`` rows, fewer where texts are long; at least one shard."""
+    """Cut the input into one or more shards of at most ``rows`` rows, or fewer if texts are long."""
     shards: list[Shard] = []
     row = 0
     for file in range(len(inputs.files)):
@@ -267,7 +261,7 @@ def cut(inputs: Inputs, rows: int) -> list[Shard]:
 
 
 def hashes(files: Sequence[Path]) -> list[dict[str, Any]]:
-    """The size in bytes and a hash of each file."""
+    """Return the size in bytes and a hash of each file."""
     found = []
     for path in files:
         with path.open("rb") as file:
@@ -277,7 +271,7 @@ def hashes(files: Sequence[Path]) -> list[dict[str, Any]]:
 
 
 def check_same(folder: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    """Raise a JobError if a setting differs from what a job was begun with; the first one is named."""
+    """Raise a JobError that names the first setting in which a job differs from a run."""
     for name in dict.fromkeys([*now, *before]):
         old, new = before.get(name), now.get(name)
         if old != new:

@@ -1,7 +1,4 @@
-"""Output files: .jsonl, .parquet and .npy, each written by a job in a hidden folder next to it; rejected rows.
-
-The folder ``.OUTPUT.job`` holds a job, and a copy of what can be read once only. When the output appears, it goes.
-"""
+"""Output files: .jsonl, .parquet and .npy, written by a job in the hidden folder ``.OUTPUT.job``; rejected rows."""
 
 from __future__ import annotations
 
@@ -26,14 +23,14 @@ from .rows import Array, Inputs, as_json
 from .stored import to_notes
 
 FORMATS = ("jsonl", "parquet", "npy")
-SHOWN = 10  # number of rejected rows that are shown if there is no file for them
+SHOWN = 10  # rejected rows that are reported if no file lists them
 
 
 def kind_of(path: Path | None) -> str:
-    """The format of an output file, by its ending; "jsonl" for the standard output.
+    """The format of an output file, by its extension; "jsonl" for the standard output.
 
     Raises:
-        DataError: the ending is unknown.
+        DataError: the extension is unknown.
     """
     kind = "jsonl" if path is None else path.suffix.lower().removeprefix(".")
     if kind not in FORMATS:
@@ -43,7 +40,7 @@ def kind_of(path: Path | None) -> str:
 
 @dataclass(frozen=True)
 class OutputFile:
-    """The output file of a command, the list of its rows without a vector, and whether they may be replaced."""
+    """An output file, the file that lists its rejected rows, and whether both may be replaced."""
 
     path: Path
     rejects: Path | None = None
@@ -56,15 +53,15 @@ class OutputFile:
 
     @property
     def listing(self) -> Path:
-        """The file that lists rows without a vector."""
+        """The file that lists the rejected rows."""
         return self.rejects or self.path.with_name(self.path.name + ".rejects.jsonl")
 
     def check(self, inputs: Inputs, vectors: int = 1) -> None:
-        """Validate the files of a command, whose rows have this number of vectors, before a model is loaded.
+        """Check the files before a model is loaded; each row will have this number of vectors.
 
         Raises:
-            DataError: a folder does not exist or cannot be written.
-            InputError: a file exists, or two are the same, or the format cannot hold the rows.
+            DataError: a folder does not exist or is not writable.
+            InputError: a file exists, two files are the same, or the format cannot hold the rows.
         """
         if kind_of(self.path) == "npy" and (inputs.keep or vectors > 1):
             raise InputError(f"{self.path}: an .npy file has one vector a row, without keep=: write .jsonl or .parquet")
@@ -79,7 +76,7 @@ class OutputFile:
 
 
 def json_lines(columns: Mapping[str, list[Any]], vectors: Mapping[str, Array]) -> bytes:
-    r"""Rows as JSON lines; each number of a vector reads back as the same float, and a row of NaN is null.
+    r"""Encode rows as JSON lines; a number reads back as the same float, and a vector of NaN is null.
 
     >>> json_lines({"text": ["a"]}, {"vector": np.array([[0.5, 1]], np.float32)})
     b'{"text": "a", "vector": [0.5,1.0]}\n'
@@ -95,12 +92,7 @@ def json_lines(columns: Mapping[str, list[Any]], vectors: Mapping[str, Array]) -
 
 
 def join(job: Job, path: Path, *, overwrite: bool = False) -> int:
-    """Write all rows of a job to one .parquet, .jsonl or .npy file; a row without a vector is null there, or NaN.
-
-    Args:
-        job: the job; all its shards are done.
-        path: the file.
-        overwrite: a file that exists is replaced.
+    """Write all rows of a complete job to one .parquet, .jsonl or .npy file; a missing vector is null or NaN.
 
     Returns:
         The number of rows.
@@ -123,7 +115,7 @@ def join(job: Job, path: Path, *, overwrite: bool = False) -> int:
 
 
 def _write_rows(job: Job, file: BinaryIO, kind: str, exact: frozenset[str] = frozenset()) -> int:
-    """Write the rows of all shards to an open file; returns their number. ``exact`` columns hold JSON."""
+    """Write the rows of all shards to a file and return their number. ``exact`` columns hold JSON."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -157,7 +149,7 @@ def _write_rows(job: Job, file: BinaryIO, kind: str, exact: frozenset[str] = fro
 
 
 def _vectors(lists: Any) -> Array:
-    """A column of vectors (n, D), NaN where there is none."""
+    """Convert a column of vectors to an array (n, D), NaN for null."""
     values: Array = lists.values[lists.offset * lists.type.list_size :].to_numpy(zero_copy_only=False)
     rows = values[: len(lists) * lists.type.list_size].reshape(-1, lists.type.list_size).copy()
     rows[~np.asarray(lists.is_valid(), bool)] = np.nan
@@ -166,7 +158,7 @@ def _vectors(lists: Any) -> Array:
 
 @contextmanager
 def hidden_folder(output: OutputFile) -> Iterator[Path]:
-    """Make and lock the hidden folder of an output; it is removed if no shard is finished at the end."""
+    """Create and lock the hidden folder of an output; remove it if no shard is finished at the end."""
     folder = output.folder
     if not shards_in(folder):
         check_foreign(folder)
@@ -180,7 +172,7 @@ def hidden_folder(output: OutputFile) -> Iterator[Path]:
 
 
 def copy_input(folder: Path, source: BinaryIO | Reader) -> Path:
-    """Copy what can be read once only, a stream or the texts of a command line, to the hidden folder."""
+    """Copy a stream, or the texts of a command line, to the hidden folder."""
     with atomic_file(folder / INPUT) as file:
         if isinstance(source, Reader):
             file.writelines(json.dumps(record.fields).encode() + b"\n" for record in source)
@@ -190,10 +182,10 @@ def copy_input(folder: Path, source: BinaryIO | Reader) -> Path:
 
 
 def finish(job: Job, output: OutputFile, kinds: Mapping[str, Any]) -> int:
-    """Join the shards, list the rejected rows, name the output, and remove the hidden folder; returns the rows.
+    """Join the shards into the output, list the rejected rows, remove the hidden folder; return the number of rows.
 
     Raises:
-        DataError: no row has a vector, and nothing is written; the disk is full; or the name has been taken.
+        DataError: no row has a vector, the disk is full, or a file of that name has appeared.
     """
     joined = job.folder / JOINED
     try:
@@ -222,11 +214,11 @@ def finish(job: Job, output: OutputFile, kinds: Mapping[str, Any]) -> int:
 
 
 class Rejects:
-    """Rows without a vector, which are listed in a file at the end, if there are any.
+    """Collects rejected rows, and lists them in a file at the end of the block.
 
     Args:
-        path: the file; None = the first `SHOWN` rows are passed to `tell`.
-        tell: a function that shows a line to the user.
+        path: the file; None = report the first `SHOWN` rows instead.
+        tell: receives each line to report.
     """
 
     def __init__(self, path: Path | None, tell: Callable[[str], object] = lambda _: None) -> None:
@@ -234,11 +226,11 @@ class Rejects:
 
     @property
     def count(self) -> int:
-        """The number of rows without a vector."""
+        """The number of rejected rows."""
         return len(self.lines)
 
     def add(self, row: int, line: int | None, reason: str) -> None:
-        """List a row: its number in the output from 0, its line in the input from 1 if it is known, and the reason."""
+        """Add a row: its number in the output from 0, its line in the input from 1 if known, and the reason."""
         self.lines.append(json.dumps({"row": row, "line": line, "reason": reason}).encode() + b"\n")
         if self.path is None and self.count <= SHOWN:
             self.tell(f"rejected: line {line}: {reason}")
@@ -247,7 +239,7 @@ class Rejects:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """Write the file, if there was no error."""
+        """Write the file unless the block raised."""
         if kind is None and self.path is not None and self.lines:
             with atomic_file(self.path) as file:
                 file.writelines(self.lines)

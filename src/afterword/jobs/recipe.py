@@ -1,4 +1,4 @@
-"""How rows become vectors: the model, its methods, chunks, and the steps and methods that are fitted to texts."""
+"""How rows become vectors: a model, methods, chunks, and parts that are fitted to texts."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ from .rows import Array, Item, Progress, kept_columns, texts_to_fit
 
 PROMPTS = ("prompt", "prompt_name")
 OPTIONS = (*PROMPTS, "normalize_embeddings", "truncate_dim", "batch_tokens", "on_long")
-"""Arguments of `Encoder.encode` that the rows of a job may have."""
+"""Arguments of `Encoder.encode` that a job accepts."""
 
 
 @dataclass
 class MethodsEmbedder:
-    """Embeds texts, and rows of texts, chunks or words, by one or several methods.
+    """Embeds texts, chunks or words with one method or several.
 
     Args:
-        encoder: an encoder with the first of the methods, or with its own.
-        methods: methods by name, at least one.
+        encoder: an encoder with the first of the methods.
+        methods: one method or more, by name.
         options: options of `Encoder.encode`.
-        condition: of every text that comes without one.
-        chunking: how the texts of rows are split; None = each text is a row.
+        condition: the condition of each text that has none.
+        chunking: how texts are split; None = each text is a row.
         words: whether each row is a word of its text.
     """
 
@@ -58,7 +58,7 @@ class MethodsEmbedder:
     def __call__(
         self, texts: Sequence[str], conditions: Sequence[str] | None = None, done: Progress = lambda _: None
     ) -> dict[str, Array]:
-        """Vectors (n, D) by name, NaN for a text without tokens."""
+        """Embed texts: vectors (n, D) by name, NaN for a text without tokens."""
         count = len(self.methods)
         options = {**self.options, "on_empty": "nan", "show_progress_bar": lambda vectors: done(vectors / count)}
         if conditions is None and self.condition is not None:
@@ -69,11 +69,11 @@ class MethodsEmbedder:
         return {name: self.encoder.encode(list(texts), conditions=conditions, **options)}
 
     def split(self, items: Iterator[Item]) -> Iterator[Item]:
-        """A row for each chunk; the rows as they are, if texts are not split."""
+        """Split each row into a row per chunk, if chunking is set."""
         return items if self.chunking is None else self.chunking.items(items, self)
 
     def encode(self, items: Sequence[Item], done: Progress = lambda _: None) -> dict[str, Array]:
-        """The vectors (n, D) of n rows, by name."""
+        """Embed n rows: vectors (n, D) by name."""
         if self.words and items:
             return self._encode_words(items, done)
         if self.chunking is not None:
@@ -82,7 +82,7 @@ class MethodsEmbedder:
         return self([item.text or "" for item in items], conditions, done)
 
     def _encode_words(self, items: Sequence[Item], done: Progress) -> dict[str, Array]:
-        """Words of one text come from one forward."""
+        """Embed words; the words of one text share a forward pass."""
         texts = _by_text(items)
         options = {name: value for name, value in self.options.items() if name != "truncate_dim"}
         vectors = self.encoder.encode_words(
@@ -92,7 +92,7 @@ class MethodsEmbedder:
         return {VECTOR: np.concatenate(vectors)}
 
     def columns(self, items: Sequence[Item], kinds: Mapping[str, Any], parquet: bool) -> dict[str, list[Any]]:
-        """The columns next to the vectors of n rows; arguments as for `rows.kept_columns`."""
+        """Make the columns of n rows that are not vectors; see `rows.kept_columns` for the arguments."""
         columns: dict[str, list[Any]] = {TEXT: [item.text for item in items]}
         if self.words or self.chunking is not None:
             columns["line"] = [item.line for item in items]
@@ -108,12 +108,12 @@ class MethodsEmbedder:
         return {name: columns[name] for name in kinds}
 
     def why_nan(self, text: str) -> str:
-        """The reason why the vector of a text is NaN or infinite."""
+        """Explain why the vector of a text is NaN or infinite."""
         empty = not self.encoder.backbone.tokenizer.ids([text])[0]
         return "holds no token that the model knows" if empty else "has a vector that is not finite: try dtype=float32"
 
     def fitted(self, post: str, texts: Sequence[str] | None) -> MethodsEmbedder:
-        """The embedder with more post-processing steps, its method and steps fitted to texts after its prompt."""
+        """Add post-processing steps, and fit the method and the steps to texts with the prompt."""
         encoder = replace(self.encoder, post=(*self.encoder.post, *parse_post(post)))
         if texts is None:
             return replace(self, encoder=encoder)
@@ -127,7 +127,7 @@ class MethodsEmbedder:
 
 @dataclass(frozen=True)
 class ChunkPlace:
-    """The place of a chunk: its number in its text, from 0, its characters, and the text."""
+    """A chunk's number in its text, from 0, its span in characters, and the text."""
 
     number: int
     span: tuple[int, int]
@@ -139,9 +139,9 @@ class Chunking:
     """How texts are split into chunks.
 
     Args:
-        unit, tokens: as ``chunks`` and ``tokens`` of `Encoder.encode_chunks`.
-        late: whether a chunk's vector is taken from a forward of its complete text.
-        overlap: as that of `Encoder.chunk_spans`.
+        unit, tokens: see ``chunks`` and ``tokens`` of `Encoder.encode_chunks`.
+        late: take a chunk's vector from a forward pass of the complete text.
+        overlap: see `Encoder.chunk_spans`.
     """
 
     unit: str | None
@@ -151,10 +151,10 @@ class Chunking:
 
     @classmethod
     def parse(cls, chunk: str, late: bool = False, overlap: int | None = None) -> Chunking:
-        """Read how texts are split: N tokens, sentences, paragraphs, or sentences:N for as many as fit.
+        """Parse a spelling: N tokens, sentences, paragraphs, or sentences:N for as many as fit into N tokens.
 
         Raises:
-            InputError: the spelling is unknown, or ``overlap`` does not go with it.
+            InputError: the spelling is unknown, or cannot be combined with ``overlap``.
 
         >>> Chunking.parse("sentences:256", late=True)
         Chunking(unit='sentences', tokens=256, late=True, overlap=0)
@@ -167,7 +167,7 @@ class Chunking:
         return cls(form[1], int(form[2]) if form[2] else None, late, overlap or 0)
 
     def items(self, items: Iterable[Item], embedder: MethodsEmbedder) -> Iterator[Item]:
-        """A row for each chunk; a text that cannot be split is a row with a problem."""
+        """Yield a row for each chunk, and a row with a problem for a text that cannot be split."""
         options = {"tokens": self.tokens, "overlap": self.overlap, **{p: embedder.options[p] for p in PROMPTS}}
         encoders = [_with(embedder.encoder, method) for method in embedder.methods.values()]
         for encoder in encoders:
@@ -186,7 +186,7 @@ class Chunking:
                 yield Item(item.line, text[a:b].strip(), None, ChunkPlace(number, (a, b), text), item.kept)
 
     def encode(self, items: Sequence[Item], embedder: MethodsEmbedder, done: Progress) -> dict[str, Array]:
-        """Vectors (n, D) of rows by name; late chunks of one text come from one forward."""
+        """Embed n rows: vectors (n, D) by name; the late chunks of one text share a forward pass."""
         if not self.late or not items:
             return embedder([item.text or "" for item in items], None, done)
         ((name, method),) = embedder.methods.items()
@@ -209,12 +209,12 @@ def _by_text(items: Sequence[Item]) -> list[list[Item]]:
 
 
 def _scaled(done: Progress, rows: float) -> Callable[[float], None]:
-    """Progress in texts as progress in rows."""
+    """Convert progress in texts to progress in rows."""
     return lambda texts: done(texts * rows)
 
 
 def _word(item: Item) -> str | None:
-    """The word of a row, also of one that is not in its text."""
+    """The word of a row, also if its text does not contain it."""
     if item.problem is None and item.text is not None:
         return item.text[slice(*item.beside)]
     word = item.beside[0] if isinstance(item.beside, list) and item.beside else item.beside
@@ -223,16 +223,15 @@ def _word(item: Item) -> str | None:
 
 @dataclass(frozen=True)
 class Recipe:
-    """What makes the vectors of a job; it can be pickled.
+    """A picklable description of what makes the vectors of a job.
 
     Args:
-        model: as `Encoder.load` takes it.
-        method: as for `embed_files`; none = the model's own.
-        load: more arguments of `Encoder.load`.
-        options: those of `Encoder.encode` that `OPTIONS` names.
-        chunk, late, overlap: as for `Chunking.parse`; None = texts are not split.
-        post: steps after those of the encoder, as `post.parse_post` reads them.
-        fit: a file of the texts that the method and the steps are fitted to; None if nothing is fitted.
+        model, load: the model and further arguments of `Encoder.load`.
+        method: spellings of methods; empty = the model's own method.
+        options: the options of `Encoder.encode` in `OPTIONS`.
+        chunk, late, overlap: see `Chunking.parse`; None = texts are not split.
+        post: steps to add to the encoder's, for `post.parse_post`.
+        fit: a file of texts to fit the method and the steps to, or None.
         words: whether each row is a word of its text.
     """
 
@@ -249,16 +248,16 @@ class Recipe:
 
     @property
     def columns(self) -> dict[str, str]:
-        """The type of each column that is not a vector and not kept from the input."""
+        """The types of the columns that are neither vectors nor kept from the input."""
         return WORD_COLUMNS if self.words else {TEXT: "text"} if self.chunk is None else CHUNK_COLUMNS
 
     @property
     def run(self) -> dict[str, Any]:
-        """What may change when a job is resumed."""
+        """The settings that may change when a job is resumed."""
         return {"device": self.load.get("device"), "batch_tokens": self.options.get("batch_tokens")}
 
     def open(self) -> MethodsEmbedder:
-        """Load the encoder, and fit what is fitted."""
+        """Load the encoder, and fit it if necessary."""
         chunking = None if self.chunk is None else Chunking.parse(self.chunk, self.late, self.overlap)
         methods = {spec: parse_method(spec) for spec in self.method}
         encoder = Encoder.load(self.model, next(iter(methods.values()), None), **self.load)

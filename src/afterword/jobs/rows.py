@@ -1,4 +1,4 @@
-"""The rows of the input: read from files, checked one by one, and embedded a window at a time."""
+"""Rows of the input: read from files, checked one by one, and embedded in windows."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ class Item:
     """A row to embed.
 
     Attributes:
-        line: its line in the input.
-        text: the text; None if it cannot be written.
-        problem: why it has no vector; None if it has one.
-        beside: its condition, the span of its word, or the `recipe.ChunkPlace` of its chunk.
-        kept: further values of the row, by column, which are written as they are.
+        line: the line in the input.
+        text: the text; None if it is missing or is not valid UTF-8.
+        problem: why the row has no vector, or None.
+        beside: the condition, the span of the word, or the `recipe.ChunkPlace` of the chunk.
+        kept: values of further columns.
     """
 
     line: int
@@ -127,15 +127,15 @@ def _word_item(row: Item, word: Any) -> Item:
 
 
 def read_ahead(items: Iterator[Item], rows: int = 100) -> Iterator[Item]:
-    """Read the first rows now: a wrong column or encoding is reported before a model is loaded."""
+    """Read the first rows, to report a wrong column or encoding before a model is loaded."""
     first = list(islice(items, rows))
     return chain(first, items)
 
 
 def as_json(value: Any) -> Any:
-    """A value of a Parquet column, or one that was read from JSON, as JSON has it.
+    """Convert a value from Parquet or JSON to a JSON value.
 
-    Dates and times become ISO 8601, bytes base64, decimals strings, and NaN and infinities null.
+    Dates and times become ISO 8601, bytes base64, decimals strings, NaN and infinities null.
 
     >>> as_json([date(2026, 1, 31), b"a", math.nan])
     ['2026-01-31', 'YQ==', None]
@@ -154,15 +154,15 @@ def as_json(value: Any) -> Any:
 
 
 def as_text(value: Any) -> str | None:
-    """A JSON value in a column of strings: strings as they are, null as None, further values as JSON."""
+    """Convert a value for a column of strings: strings and null are kept, other values become JSON."""
     value = as_json(value)
     return value if value is None or isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def kept_columns(items: Sequence[Item], kinds: Mapping[str, Any], parquet: bool) -> dict[str, list[Any]]:
-    """The kept values of n rows, by column, for a .parquet file or for JSON lines.
+    """Collect the kept values of n rows by column, for a .parquet file or for JSON lines.
 
-    A column's kind is that of `Reader.kinds`, or "exact": any value, as JSON that gives it back.
+    A column's kind is one of `Reader.kinds`, or "exact" for any value encoded as JSON.
     """
     columns = {}
     for name, kind in kinds.items():
@@ -179,17 +179,17 @@ def kept_columns(items: Sequence[Item], kinds: Mapping[str, Any], parquet: bool)
 
 @dataclass(frozen=True)
 class Inputs:
-    """The files of a job, and how they are read.
+    """The input of a job.
 
     Args:
-        files: .txt, .jsonl, .csv, .tsv or .parquet files; all but the last may be gzipped. None = the standard input.
-        format: their format; None = by each file's ending.
+        files: .txt, .jsonl, .csv, .tsv or .parquet files, gzipped or not; empty = the standard input.
+        format: the format of the files; None = by extension.
         field: the field that holds the texts.
-        keep: fields that are written next to the vectors.
-        delimiter, encoding, no_header: the layout of the files; see `FileForm`.
-        condition: of every text.
+        keep: fields to write next to the vectors.
+        delimiter, encoding, no_header: see `FileForm`.
+        condition: the condition of every text.
         condition_field: the field that holds each text's condition.
-        words: each row holds a text and its words, and each word is embedded.
+        words: embed the words of each text instead of the texts.
     """
 
     files: tuple[Path, ...]
@@ -209,7 +209,7 @@ class Inputs:
         return FileForm(self.delimiter, self.encoding, not self.no_header)
 
     def open(self, file: int = 0, tell: Callable[[str], object] = lambda _: None) -> Reader:
-        """Open one of the files; ``tell`` is called with each unusual choice that was made in reading it."""
+        """Open one of the files; ``tell`` receives each unusual choice in reading it."""
         columns = [*self.keep, *([self.condition_field] if self.condition_field else [])]
         options: dict[str, Any] = {"keep": columns, "form": self.layout, "tell": tell}
         path = self.files[file] if self.files else None
@@ -222,18 +222,18 @@ class Inputs:
         return reader
 
     def items_in(self, reader: Reader) -> Iterator[Item]:
-        """The rows of an open file."""
+        """Read the rows of an open file."""
         if self.words:
             return word_items(reader, self.keep)
         return items_of(reader, self.condition, self.condition_field, self.keep)
 
     def items(self, file: int = 0) -> Iterator[Item]:
-        """The rows of one of the files."""
+        """Read the rows of one of the files."""
         with closing(self.open(file)) as reader:
             yield from self.items_in(reader)
 
     def kinds(self) -> dict[str, Any]:
-        """The type of each kept column in all files; unusual choices in reading the first file are warnings."""
+        """Find the type of each kept column; warn of unusual choices in reading the first file."""
         kinds: dict[str, Any] = {}
         for file, path in enumerate(self.files):
             with closing(self.open(file, warn if file == 0 else lambda _: None)) as reader:
@@ -244,7 +244,7 @@ class Inputs:
 
 
 def files_of(paths: Sequence[Path]) -> tuple[Path, ...]:
-    """List the files: those that are named, and those with a known ending in folders, sorted by name."""
+    """List the named files, and the files in named folders that have a known extension, sorted by name."""
     files: list[Path] = []
     for path in paths:
         if path.is_dir():
@@ -261,7 +261,7 @@ def files_of(paths: Sequence[Path]) -> tuple[Path, ...]:
 
 
 def texts_to_fit(path: Path) -> tuple[list[str], int]:
-    """The texts of a file to fit on, and the number of its rows without a text."""
+    """Read the texts of a file to fit on; also return the number of its rows without a text."""
     items = list(Inputs((path,)).items())
     texts = [item.text for item in items if item.text and item.problem is None]
     if not texts:
@@ -270,7 +270,7 @@ def texts_to_fit(path: Path) -> tuple[list[str], int]:
 
 
 def windows(items: Iterable[Item], rows: int = WINDOW, characters: int = CHARACTERS) -> Iterator[list[Item]]:
-    """Group items into windows of at most ``rows`` rows; of fewer, if their texts are long."""
+    """Group items into windows of at most ``rows`` rows, or fewer if texts are long."""
     window: list[Item] = []
     held = 0
     for item in items:
@@ -289,9 +289,9 @@ Encode = Callable[[Sequence[Item]], dict[str, Array]]
 def embed_window(
     items: list[Item], encode: Encode, why_nan: Callable[[str], str], empty: dict[str, Array]
 ) -> dict[str, Array]:
-    """Embed n rows: vectors (n, D) by name, NaN for a row without one, whose `problem` is set to the reason.
+    """Embed n rows: vectors (n, D) by name, NaN where a row is rejected; set its `problem` to the reason.
 
-    `encode` may raise TooLong or WordNotFound; `empty` is its result for no rows.
+    `encode` may raise TooLong or WordNotFound; `empty` is its result for zero rows.
     """
     good = [i for i, item in enumerate(items) if item.problem is None]
     encoded, problems = _bisected(encode, [items[i] for i in good], empty)
@@ -307,7 +307,7 @@ def embed_window(
 def _bisected(
     encode: Encode, items: Sequence[Item], empty: dict[str, Array]
 ) -> tuple[dict[str, Array], list[str | None]]:
-    """Encode items; one that is refused is found by bisection, and is NaN with the reason."""
+    """Encode items; find each rejected item by bisection, and return NaN and the reason for it."""
     if not items:
         return empty, []
     try:

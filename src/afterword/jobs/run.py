@@ -32,18 +32,18 @@ from .shard import Counts, ShardEmbedder, ShardWorker
 
 SECONDS = 0.5  # between two reports of progress
 SAMPLE = 256  # texts that an estimate embeds
-STORE = 80 * 2**20  # bytes of the object store of a Ray that is started here; Ray's least is 75 MB
+STORE = 80 * 2**20  # bytes of Ray's object store on this machine; Ray's minimum is 75 MB
 
 Run = Callable[[ShardWorker, Sequence[int], Listener], None]
-"""Embeds the shards of these numbers."""
+"""Embeds the shards with these numbers."""
 
 
 def run_job(job: Job, worker: ShardWorker, run: Run | None = None, listener: Listener | None = None) -> JobResult:
-    """Embed the shards of a job that are not done, by `run` (None = in this process), and list the rejected rows.
+    """Embed the missing shards of a job by `run` (None = in this process), and list the rejected rows.
 
     Raises:
         JobError: the encoder differs from that of the finished shards, or the input has changed.
-        DataError: another process writes the job.
+        DataError: another process is writing the job.
     """
     listener = listener or Listener()
     with locked(job.folder):
@@ -67,8 +67,7 @@ def run_by(
     Args:
         workers: number of processes, or "auto" for one process per two cores; None = this process alone.
         ray: address of a Ray cluster, or "auto"; "local" starts one on this machine; None = no Ray.
-        threads: of each process.
-        gpus: of each process on Ray.
+        threads, gpus: threads of each process; GPUs of each process on Ray.
 
     Raises:
         InputError: ``workers`` or ``threads`` is not a number of at least 1.
@@ -100,7 +99,7 @@ def run_here(worker: ShardWorker, numbers: Sequence[int], listener: Listener, th
 def run_in_processes(
     worker: ShardWorker, numbers: Sequence[int], listener: Listener, workers: int, threads: int | None = None
 ) -> None:
-    """Embed shards in several processes, which have ended when this returns or raises the first error of one."""
+    """Embed shards in several processes, all of which end before this returns or raises."""
     embedded, seen = get_context("spawn").Value("d"), 0.0  # rows, counted by all processes
     pool = ProcessPool(_load, (worker, embedded), [threads or max(1, cores() // workers)] * min(workers, len(numbers)))
     try:
@@ -123,7 +122,7 @@ def run_in_processes(
 
 def _load(worker: ShardWorker, embedded: Any, threads: int) -> ShardEmbedder:
     torch.set_num_threads(threads)
-    logging.disable(logging.WARNING)  # each process would repeat what loading says
+    logging.disable(logging.WARNING)  # each process would repeat the warnings of loading
 
     def report(rows: float) -> None:
         with embedded.get_lock():
@@ -140,14 +139,14 @@ def run_on_ray(
     worker: ShardWorker, numbers: Sequence[int], listener: Listener, address: str | None = None,
     workers: int | None = None, threads: int = 1, gpus: float = 0,
 ) -> None:  # fmt: skip
-    """Embed shards in actors of a Ray cluster, which share the job's folder; only numbers of shards go through Ray.
+    """Embed shards in actors of a Ray cluster that share the job's folder; Ray carries the numbers of shards only.
 
     Args:
         worker, numbers, listener: as for `Run`.
-        address: "auto", "HOST:PORT" or "ray://HOST:PORT"; None starts a Ray of this machine, which ends with the run.
-            A Ray that the caller has started is used, whatever the address.
-        workers: number of actors; None = as many as the cluster's cores are enough for.
-        threads, gpus: of each actor.
+        address: "auto", "HOST:PORT" or "ray://HOST:PORT"; None starts Ray on this machine for the run. If Ray is
+            initialized already, the address is ignored.
+        workers: number of actors; None = as many as the cluster has cores for.
+        threads, gpus: threads and GPUs of each actor.
     """
     with connected(address) as ray:
         size = workers or max(1, int(ray.cluster_resources().get("CPU", 1)) // threads)
@@ -170,14 +169,14 @@ def run_on_ray(
 
 
 class Shards:
-    """Embed shards in an actor; relative paths lead from ``place``, the driver's folder."""
+    """Embeds shards in an actor; relative paths start at ``place``, the driver's folder."""
 
     def __init__(self, worker: ShardWorker, place: str) -> None:
         self.worker, self.place = worker, place
         self.do: ShardEmbedder | None = None
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
-        """Embed the shard of a batch; its counts, or the error that ends the run, are pickled."""
+        """Embed the shard of a batch; pickle its counts, or the error that ends the run."""
         number = int(batch["item"][0])
         try:
             os.chdir(self.place)
@@ -190,7 +189,7 @@ class Shards:
 
 @contextmanager
 def connected(address: str | None) -> Iterator[Any]:
-    """Connect to a cluster for the time of the block; yields the module `ray`."""
+    """Connect to a cluster and yield the module `ray`."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is sent anywhere
     try:
         import ray
@@ -227,32 +226,28 @@ def embed_files(
     It does what ``afterword embed -o FOLDER/`` does, and each resumes what the other has begun; see docs/jobs.md.
 
     Args:
-        folder: of the job.
+        folder: the folder of the job.
         files: .txt, .jsonl, .csv, .tsv or .parquet files or folders of them; all but .parquet may be gzipped.
         model: as `Encoder.load` takes it.
         method: NAME, NAME:option=value,..., @file.json or @file.py:name; None = the model's own.
         field: the column or field that holds the texts; None = text, or a table's only column.
-        id: the column whose values name rows.
-        keep: columns that are written next to the vectors.
+        id: the column that holds the ids of rows.
+        keep: columns to write next to the vectors.
         no_text: leave the texts out of the shards.
         load: more arguments of `Encoder.load`.
         workers, ray, threads: as for `run_by`.
-        shard_rows: the most rows of a shard, which is the most that is embedded again after a kill.
-        overwrite: a job that was begun in a different way is removed.
+        shard_rows: the most rows of a shard, and so the most that a killed process embeds again.
+        overwrite: remove a job with different settings or inputs.
         listener: progress callbacks.
-        options: those of `Encoder.encode` that `OPTIONS` names.
+        options: the options of `Encoder.encode` in `OPTIONS`.
 
     Returns:
-        The job: `Job.complete` says whether all shards are done, `Job.rejects` gives the rows without a vector, and
-        `Job.read` rows and vectors.
+        The job; `Job.read` reads its rows and vectors, `Job.rejects` the rows without a vector.
 
     Raises:
-        JobError: the folder holds a different job, the input has changed, or a job does not have that option.
-        InputError: a number is too small.
-        UserWarning: rows have no id, or the id of an earlier row.
-        MethodError: there is no such method.
-        DataError: a file cannot be read, or another process writes the folder.
-        ModelError: the model cannot be loaded.
+        JobError: the folder holds a different job, the input has changed, or an option is unknown.
+        AfterwordError: an argument is wrong, a file or the model cannot be read, or the folder is in use.
+        UserWarning: an id is missing or repeated.
     """
     wrong = sorted(options.keys() - set(OPTIONS))
     if wrong:
@@ -260,7 +255,7 @@ def embed_files(
     if type(shard_rows) is not int or shard_rows < 1:
         raise InputError(f"shard_rows={shard_rows!r}: pass 1 or more")
     if method is not None:
-        parse_method(method)  # before a folder is made
+        parse_method(method)  # reports mistakes before a folder is created
     taken = next((name for name in keep if name in (ROW, PROBLEM, ID, "text", VECTOR) and name != id), None)
     if taken is not None:
         raise JobError(f"keep={taken}: a job has a column of that name: rename that of the input")
@@ -278,15 +273,11 @@ def embed_files(
 
 
 def estimate(inputs: Inputs, recipe: Recipe) -> dict[str, float]:
-    """Embed a sample of the texts, evenly spaced, and estimate what all of them will take.
+    """Embed an evenly spaced sample of the texts, and estimate the time and size of the job.
 
     Returns:
-        The number of rows, of rejected ones, and of tokens; the seconds in one process, without loading; the size in
-        bytes; the number of texts in the sample.
-
-    Raises:
-        DataError: a file cannot be read.
-        ModelError: the model cannot be loaded.
+        The numbers of rows, rejected rows and tokens; the seconds in one process, without loading; the size in bytes;
+        the number of texts in the sample.
     """
     rows = items = characters = 0
     for item in _every(inputs):

@@ -29,27 +29,25 @@ from .rows import WINDOW, Array, Inputs, Item, embed_window, windows
 from .stored import VectorsInfo, probes, read_info, to_notes
 
 VERIFIED = 1e-5
-"""The largest difference of a component in `verify`, as a share of the shard's largest one."""
+"""Tolerance of `verify`, relative to the largest component of a shard."""
 LOADED = ("max_length", "dtype", "revision", "trust_remote_code")
 """Arguments of `Encoder.load` that are compared when a job is resumed."""
 ENCODED = tuple(name for name in OPTIONS if name != "batch_tokens")
 
 Counts = Mapping[str, int]
-"""Of a shard: its rows, those rejected, its truncated texts and the tokens they lost, its texts mostly unknown."""
+"""Counts of a shard: rows, rejected rows, truncated texts, tokens they lost, texts mostly unknown to the model."""
 
 
 @dataclass(frozen=True)
 class ShardWorker:
-    """What a process needs to embed shards; it can be pickled.
+    """A picklable description of how a process embeds the shards of a job.
 
     Args:
-        folder: of the job.
-        inputs: its files.
-        recipe: how rows become vectors.
+        folder, inputs, recipe: the job's folder, its input, and how rows become vectors.
         kinds: the type of each column that is not a vector; see `of`.
         window: the most rows that are sorted by length together.
-        id: the field whose values the column "id" holds.
-        no_text: whether the texts are left out.
+        id: the field that becomes the column "id".
+        no_text: leave the texts out.
     """
 
     folder: Path
@@ -62,7 +60,7 @@ class ShardWorker:
 
     @classmethod
     def of(cls, folder: Path, inputs: Inputs, recipe: Recipe, *, exact: bool = False, **more: Any) -> ShardWorker:
-        """Make a worker after a look into each file; with ``exact``, kept JSON values are JSON that gives them back.
+        """Make a worker after opening each file; with ``exact``, kept JSON values are stored as JSON.
 
         Raises:
             DataError: a file cannot be read, or lacks a column.
@@ -85,7 +83,7 @@ class ShardWorker:
 
     @classmethod
     def of_job(cls, job: Job) -> ShardWorker:
-        """What embeds the shards of a job, from its job.json.
+        """Rebuild the worker of a job from its job.json.
 
         Raises:
             DataError: an input does not exist or cannot be read.
@@ -102,11 +100,11 @@ class ShardWorker:
         return cls.of(job.folder, inputs, recipe, **those(("id", "no_text", "window")))
 
     def inputs_now(self) -> list[dict[str, Any]]:
-        """The size and a hash of each file that the rows depend on."""
+        """Hash each file that the rows depend on."""
         return hashes([*self.inputs.files, *([Path(self.recipe.fit)] if self.recipe.fit else [])])
 
     def start(self, report: Callable[[float], None] = lambda _: None) -> ShardEmbedder:
-        """Load the encoder; ``report`` is called with the number of rows that were embedded since its last call.
+        """Load the encoder; ``report`` receives the number of rows embedded since its last call.
 
         Raises:
             JobError: a different encoder made the finished shards.
@@ -115,7 +113,7 @@ class ShardWorker:
 
 
 class ShardEmbedder:
-    """Embeds the shards of a job in this process; arguments and errors as for `ShardWorker.start`."""
+    """Embeds the shards of a job in this process; see `ShardWorker.start`."""
 
     def __init__(self, worker: ShardWorker, report: Callable[[float], None]) -> None:
         self.worker, self.report, self.embedder = worker, report, worker.recipe.open()
@@ -126,7 +124,7 @@ class ShardEmbedder:
         self.plan = Job.open(worker.folder).plan
         self.empty = embedder.encode([])
         self._items: Iterator[Item] = iter(())
-        self._at = (-1, 0)  # the file that `_items` reads, and its next row
+        self._at = (-1, 0)  # the file and the next row that `_items` reads
 
     def __call__(self, number: int) -> Counts:
         """Embed a shard and write its file.
@@ -145,7 +143,7 @@ class ShardEmbedder:
         return counts
 
     def _read(self, shard: Shard) -> list[Item]:
-        """The rows of a shard; in ascending order of shards, each file is read once."""
+        """Read the rows of a shard; each file is read once if shards come in ascending order."""
         file, at = self._at
         if file != shard.file or at > shard.first:
             self._items, at = self.worker.inputs.items(shard.file), 0
@@ -157,7 +155,7 @@ class ShardEmbedder:
         return items
 
     def table(self, number: int) -> tuple[Any, Counts]:
-        """The rows of a shard as a `pyarrow.Table`, and what was counted."""
+        """Embed a shard: its rows as a `pyarrow.Table`, and its counts."""
         shard, worker, embedder = self.plan[number], self.worker, self.embedder
         items, counts, reported = self._read(shard), Counter({"rows": shard.rows}), 0.0
         row_of = {item.line: shard.row + i for i, item in enumerate(items)}
@@ -181,7 +179,7 @@ class ShardEmbedder:
                 columns[PROBLEM] += [i.problem and {"line": i.line, "reason": i.problem} for i in part]
                 for name, values in embedder.columns(part, worker.kinds, True).items():
                     columns[name] += values
-        self.report(shard.rows - reported)  # rows without a text, and those that were tried twice
+        self.report(shard.rows - reported)  # rows without a text
         for warning in seen:
             if isinstance(warning.message, TextsCut):
                 counts.update(cut=len(warning.message.lost), lost=sum(warning.message.lost))
@@ -213,13 +211,13 @@ class ShardEmbedder:
 def made_by(
     encoder: Encoder, methods: Mapping[str, AnyMethod], options: Mapping[str, Any], model: str
 ) -> dict[str, VectorsInfo]:
-    """What makes each column of vectors.
+    """Describe what makes each column of vectors.
 
     Args:
         encoder: the encoder.
         methods: the method of each column.
-        options: those of `Encoder.encode`.
-        model: the model, as the command names it.
+        options: options of `Encoder.encode`.
+        model: the name that the caller uses for the model.
 
     Raises:
         InputError: no prompt has the name that the options give.
@@ -248,10 +246,10 @@ def _check_made_by(folder: Path, before: Mapping[str, VectorsInfo], now: Mapping
 
 
 def verify(job: Job, worker: ShardWorker, count: int, seed: int = 0) -> tuple[list[int], list[int]]:
-    """Embed some finished shards, drawn at random, and compare them with their files within `VERIFIED`.
+    """Embed a random sample of the finished shards and compare them with their files within `VERIFIED`.
 
     Returns:
-        The numbers of the shards that were embedded again, and of those among them that differ.
+        The numbers of the shards in the sample, and of the shards that differ.
 
     Raises:
         JobError: the encoder or the input differs.

@@ -1,4 +1,4 @@
-"""Stored vectors: what made them, their probe vectors, and reading them again."""
+"""Stored vectors: what made them, and their probe vectors."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ VECTORS = f"{PREFIX}vectors."
 REJECTED, UNKNOWN = f"{PREFIX}rejected", f"{PREFIX}unknown"
 """The number of rows of a file without a vector, and of texts that are mostly unknown to the model."""
 TOLERANCE = 1e-4
-"""The largest difference of probe vectors that agree, as a share of their length."""
+"""Tolerance of probe vectors, relative to their length."""
 
 PROBE_TEXTS = (
     "The bank raised its rates.",
@@ -44,17 +44,17 @@ PROBE_TEXTS = (
 
 @dataclass(frozen=True, eq=False)
 class VectorsInfo:
-    """What made a column of vectors.
+    """The origin of a column of vectors.
 
     Attributes:
-        model: the model, as the command named it.
-        method: the method as JSON, which `methods.serialize.from_json` reads.
-        fingerprint: of the encoder: with an equal one, vectors are equal on the same machine.
-        identity: of the encoder: only vectors of equal identities can be compared.
+        model: the name of the model in the command.
+        method: the method as JSON, for `methods.serialize.from_json`.
+        fingerprint: the encoder's fingerprint; encoders that share it give equal vectors on one machine.
+        identity: the encoder's identity; only vectors with the same identity are comparable.
         dimension: D, the number of components of a stored vector.
         normalized: whether vectors were scaled to length 1 at the end.
-        prompt: the instruction before every text; None if there was none.
-        probes: (8, P) the encoder's `probes`, not truncated or normalized; None where they are not stored.
+        prompt: the instruction before every text, or None.
+        probes: (8, P) the encoder's `probes`, not truncated or normalized; None if not stored.
     """
 
     model: str
@@ -67,13 +67,13 @@ class VectorsInfo:
     probes: Array | None
 
     def to_json(self) -> str:
-        """The values as JSON."""
+        """Convert the values to JSON."""
         probes = None if self.probes is None else base64.b64encode(self.probes.astype("<f4").tobytes()).decode()
         return json.dumps({**vars(self), "probes": probes}, ensure_ascii=False)
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """The inverse of `to_json`; raises a KeyError or ValueError if the text is something else."""
+        """Read the JSON of `to_json`; raise a KeyError or ValueError if it is damaged."""
         values = json.loads(text)
         if values["probes"] is not None:
             values["probes"] = np.frombuffer(base64.b64decode(values["probes"]), "<f4").reshape(8, -1)
@@ -81,13 +81,13 @@ class VectorsInfo:
 
 
 def to_notes(infos: Mapping[str, VectorsInfo], **counts: int) -> dict[str, str]:
-    """The metadata of a file with these columns of vectors, and counts that are not 0."""
+    """Make the metadata of a file from its columns of vectors and its counts."""
     notes = {f"{PREFIX}{name}": str(count) for name, count in counts.items() if count}
     return notes | {f"{VECTORS}{column}": info.to_json() for column, info in infos.items()}
 
 
 def read_notes(path: Path) -> dict[str, str]:
-    """The metadata that Afterword wrote into a .parquet file; a DataError if it is not one."""
+    """Read the metadata that Afterword wrote into a .parquet file; raise a DataError if it is not one."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -99,7 +99,7 @@ def read_notes(path: Path) -> dict[str, str]:
 
 
 def read_info(path: Path) -> dict[str, VectorsInfo]:
-    """What made each column of vectors of a .parquet file; a DataError if ``embed`` did not write it."""
+    """Read the origin of each column of vectors; raise a DataError if ``embed`` did not write the file."""
     notes = read_notes(path).items()
     infos = {k.removeprefix(VECTORS): VectorsInfo.from_json(v) for k, v in notes if k.startswith(VECTORS)}
     if not infos:
@@ -108,7 +108,7 @@ def read_info(path: Path) -> dict[str, VectorsInfo]:
 
 
 def holds_vectors(path: Path) -> bool:
-    """Whether ``embed`` wrote the path: a .parquet file that says what made its vectors, or the folder of a job."""
+    """Whether the path is a job's folder or a .parquet file that ``embed`` wrote."""
     if path.is_dir():
         return (path / JOB).is_file()
     try:
@@ -119,7 +119,7 @@ def holds_vectors(path: Path) -> bool:
 
 
 def probes(encoder: Encoder) -> Array:
-    """The vectors of the probe texts (8, D), as ``encoder.encode`` computes them; NaN for one without tokens."""
+    """Embed the probe texts (8, D); NaN for a text without tokens."""
     conditional = any("condition" in method.layout.fields for method in encoder.method.members)
     conditions = ["topic"] * len(PROBE_TEXTS) if conditional else None
     vectors: Array = encoder.encode(list(PROBE_TEXTS), conditions=conditions, on_long="ignore", on_empty="nan")
@@ -127,9 +127,9 @@ def probes(encoder: Encoder) -> Array:
 
 
 def probe_difference(stored: Array, found: Array) -> float:
-    """The largest difference of two sets of probe vectors (8, D), as a share of a vector's length.
+    """The largest difference of two sets of probe vectors (8, D), relative to a vector's length.
 
-    Infinite if their shapes differ, or if a vector is NaN in one of them only.
+    Infinite if their shapes differ, or a vector is NaN in one set only.
 
     >>> probe_difference(np.array([[3.0, 4.0]]), np.array([[3.0, 4.5]]))
     0.1
@@ -143,20 +143,17 @@ def probe_difference(stored: Array, found: Array) -> float:
 
 
 class StoredVectors:
-    """The texts and vectors of a .parquet file, or of the parts of one. Rows count from 0, through all parts.
+    """The distinct texts of a .parquet file or a job, and their vectors. Rows count from 0 through all shards.
 
-    Equal texts are one text, but chunks stay apart: their vectors depend on the text around them.
+    Equal chunks are not merged: their vectors depend on the text around them.
 
     Args:
-        path: the file, or the folder of the parts.
-        parts: the parts in their order; None = the file alone.
-        unknown: the number of texts that are mostly unknown to the model; None = as the file says.
+        path: the file, or the folder of the job.
+        parts: the shards in order; None = the file alone.
+        unknown: the number of texts that are mostly unknown to the model; None = the number in the file.
 
     Raises:
-        DataError: ``embed`` did not write it, or not from texts; or there is no part.
-
-    Attributes:
-        infos: what made each column of vectors.
+        DataError: ``embed`` did not write the file, it holds no texts, or there are no shards.
     """
 
     def __init__(self, path: Path, parts: Sequence[Path] | None = None, unknown: int | None = None) -> None:
@@ -180,12 +177,12 @@ class StoredVectors:
 
     @cached_property
     def valid(self) -> NDArray[np.bool_]:
-        """Whether each row has a vector (n,), in every column of vectors or in none."""
+        """Whether each row has a vector (n,)."""
         return np.asarray(self._read(next(iter(self.infos))).is_valid(), bool)
 
     @cached_property
     def rows(self) -> dict[int, list[int]]:
-        """The rows of each text that has a vector, by the first row with one, in ascending order."""
+        """The rows of each text, by the text's first row that has a vector, in ascending order."""
         rows: dict[Any, list[int]] = {}
         for row, text in enumerate(self._read(TEXT).to_pylist()):
             rows.setdefault(row if self._chunks else text, []).append(row)
