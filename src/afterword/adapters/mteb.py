@@ -63,7 +63,7 @@ def as_mteb(encoder: Encoder, name: str | None = None) -> MtebModel:
 
 
 def _name(path: str) -> str:
-    """A model's name on the Hub, also for a path in the Hub's cache; otherwise "local/" and the folder's name."""
+    """A model's name on the Hub, also from a path in its cache, or "local/" and the name of the folder."""
     cached = next((part for part in Path(path).parts if part.startswith("models--")), None)
     if cached is not None:
         return cached.removeprefix("models--").replace("--", "/", 1)
@@ -104,7 +104,7 @@ class MtebModel:
     ) -> Array:
         """Sentence vectors (n, D) of the n texts in mteb's batches.
 
-        The task and the prompt type select a prompt. Further options are those of `Encoder.encode`, as in
+        The task and the prompt type select a prompt. Further options go to `Encoder.encode`, as in
         ``mteb.evaluate(..., encode_kwargs={"batch_tokens": 4096})``.
         """
         texts = [as_read(text) for batch in inputs for text in batch["text"]]
@@ -132,7 +132,7 @@ class MtebModel:
         return torch.from_numpy(similarity(embeddings1, embeddings2, self.similarity_fn_name))
 
     def similarity_pairwise(self, embeddings1: Any, embeddings2: Any) -> Tensor:
-        """The similarity of vectors of equal index (n,)."""
+        """The similarity of each vector with the vector of the same index (n,)."""
         return torch.from_numpy(pairwise(embeddings1, embeddings2, self.similarity_fn_name))
 
 
@@ -143,7 +143,7 @@ TEXTS = ("sentence1", "sentence2", "text", "sentences")
 """mteb's names of columns with texts; texts in other columns are embedded on demand."""
 
 MTEB_NAMES = {"CMedQAv1": "CMedQAv1-reranking", "CMedQAv2": "CMedQAv2-reranking", "STSB-zh": "STSB"}
-"""mteb's names of C-MTEB's tasks where they differ from those of ReBA's tables."""
+"""mteb's names of C-MTEB's tasks that have different names in ReBA's tables."""
 
 ON_TEST = ("ATEC", "BQ", "STSB-zh")
 """Tasks with two splits, of which C-MTEB evaluates only "test" (mteb's benchmark "MTEB(cmn, v1)"). For
@@ -151,7 +151,7 @@ MultilingualSentiment it averages both."""
 
 
 def mteb_task(name: str) -> MtebTask:
-    """A task of mteb, by mteb's name or by that of ReBA's tables.
+    """Find a task of mteb by its name in mteb or in ReBA's tables.
 
     >>> mteb_task("STSB").name, mteb_task("STSB-zh").name
     ('STSB-zh.mteb', 'STSB-zh.mteb')
@@ -239,7 +239,7 @@ class MtebTask(Task):
 
 @dataclass(frozen=True)
 class LoadedMteb(Loaded):
-    """A task of mteb with its data, which mteb's object holds."""
+    """A task of mteb, and mteb's object with its data."""
 
     task: MtebTask
     loaded: Any

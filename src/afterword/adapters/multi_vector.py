@@ -23,7 +23,7 @@ TOKENS = "token_embeddings"
 
 
 class AfterwordTokens(Afterword):
-    """A model and a method as the first module: the vectors are those of `Encoder.encode_tokens`."""
+    """A model and a method as the first module, with the vectors of `Encoder.encode_tokens`."""
 
     def forward(self, features: dict[str, Tensor], **kwargs: Any) -> dict[str, Tensor]:
         """Run a batch, the result of `preprocess`, with gradients if torch has them enabled.
@@ -37,7 +37,7 @@ class AfterwordTokens(Afterword):
         batch = lay(from_features(ids, features["segments"]), ids.device)
         rows = token_rows(backbone, one_method(self.method, "a MultiVectorEncoder"), batch, keep_mode=self.training)
         blank = features.get("blank", torch.zeros(len(rows), dtype=torch.bool)).tolist()
-        masks = [torch.full((len(own),), not empty) for own, empty in zip(rows, blank, strict=True)]
+        masks = [torch.full((len(tokens),), not empty) for tokens, empty in zip(rows, blank, strict=True)]
         features[TOKENS] = nn.utils.rnn.pad_sequence(rows, batch_first=True)
         features["attention_mask"] = nn.utils.rnn.pad_sequence(masks, batch_first=True).to(ids.device)
         return features
@@ -80,7 +80,7 @@ def multi_vector_encoder(encoder: Encoder, **options: Any) -> Any:
         elif isinstance(step, Normalise):
             modules.append(Normalize(module_input_name=TOKENS))
         else:
-            raise ModelError(f"{type(step).__name__} is a step of sentence vectors: take an encoder without it")
+            raise ModelError(f"{type(step).__name__} is a step for sentence vectors only: use an encoder without it")
     modules.append(Normalize(module_input_name=TOKENS))
     options = {"device": str(encoder.device), "prompts": encoder.prompts} | options
     return MultiVectorEncoder(modules=modules, **options)

@@ -1,4 +1,4 @@
-"""Caption retrieval: with an image's first caption as the query, are its other captions retrieved?"""
+"""Caption retrieval: search the other captions of an image by its first one."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class CaptionRetrieval(Task):
     metric = "strict_accuracy"
 
     def load(self, source: Source) -> Captions:
-        """Read the captions of the images, two or more each."""
+        """Read two or more captions of each image."""
         rows = source.rows(self.file, {"image": label, "captions": texts})
         for n, r in enumerate(rows, 1):
             if len(r["captions"]) < 2:
@@ -62,7 +62,7 @@ class Captions(Loaded):
         return self.sentences
 
     def score(self, embedder: Embedder, seed: int) -> Scores:
-        """Embed and retrieve all captions, and compute the metrics. The seed is not used."""
+        """Embed all captions, search them by the first ones and compute the metrics. The seed is not used."""
         vectors = embed(embedder, self.sentences)
         if not np.isfinite(vectors).all() or not np.ptp(vectors, axis=0).any():
             note = "undefined: the captions' vectors are not finite, or all equal"

@@ -1,4 +1,4 @@
-"""All tasks by name and group, and the runs that strings such as "sts", "MR:folds=5" and "pairs.jsonl" select."""
+"""All tasks by name and group, and their selection by strings such as "sts", "MR:folds=5" and "pairs.jsonl"."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from . import captions, pairs, transfer, wordsense
 from .task import Folder, Task, TaskRun, source
 
 TASKS: tuple[Task, ...] = (*pairs.TASKS, *transfer.TASKS, *wordsense.TASKS, *captions.TASKS)
-"""The tasks of this package; those of mteb are in `adapters`."""
+"""The tasks of this package. Tasks of mteb are in `adapters`."""
 
 CMTEB = {
     "cmteb-classification": "TNews IFlyTek MultilingualSentiment JDReview OnlineShopping Waimai".split(),
@@ -31,11 +31,11 @@ FAMILY = "cmteb"
 """The name that selects all groups in `CMTEB`."""
 
 OFFICIAL = ".mteb"
-"""The end of the name of a task on mteb's data; without it, the task reads a local file."""
+"""The suffix of names of tasks on mteb's data; tasks without it read local files."""
 
 
 def groups() -> dict[str, list[str]]:
-    """The names of all tasks by group, those of C-MTEB last."""
+    """The names of all tasks by group, C-MTEB last."""
     by_group: dict[str, list[str]] = {}
     for task in TASKS:
         by_group.setdefault(task.group, []).append(task.name)
@@ -128,7 +128,7 @@ def _named_by_mteb(name: str) -> list[str]:
 
 
 def _file(path: Path) -> TaskRun:
-    """The run of a file of scored pairs. Its name lacks the file's ending unless that would be the name of a task."""
+    """The run of a file of scored pairs, named without its ending unless that is the name of a task."""
     if not path.is_file():
         raise InputError(f"{path} does not exist: pass a file of rows with sentence1, sentence2 and score")
     ending = max((end for end in ENDINGS if path.name.endswith(end)), key=len)

@@ -28,7 +28,7 @@ from .results import Result
 from .task import Array, Embedder, Loaded, Task, TaskRun, as_read
 
 OnProgress = Callable[[int], object]
-"""Called with the number of vectors that were just computed."""
+"""A callback for the number of new vectors."""
 
 
 @dataclass
@@ -61,13 +61,13 @@ class VectorCache:
 
 @dataclass(frozen=True)
 class Fitting:
-    """The texts to fit methods and steps on, a repeated text repeatedly; None = the distinct texts of each task."""
+    """The texts to fit methods and steps on, with repetitions; None = the distinct texts of each task."""
 
     texts: Sequence[str] | None = None
 
     @property
     def digest(self) -> str:
-        """A hash of the texts, or "target" if each task has its own."""
+        """A hash of the texts, or "target" for the texts of each task."""
         return "target" if self.texts is None else blake2b("\0".join(self.texts).encode(), digest_size=16).hexdigest()
 
 
@@ -98,7 +98,7 @@ class Candidate:
     def __post_init__(self) -> None:
         """Check that there are texts to fit on."""
         if self.unfitted and self.fitting is None:
-            raise NotFitted(f"{self.name} must be fitted: pass texts as fit=FILE, or fit=target")
+            raise NotFitted(f"{self.name} is not fitted: pass a file of texts as fit=FILE, or fit=target")
 
     @property
     def about(self) -> dict[str, Any]:
@@ -113,7 +113,7 @@ class Candidate:
         return _stepped(self.cache.vectors(self.method, texts), self.post)
 
     def encode_words(self, texts: Sequence[str], words: Sequence[Any], /) -> Any:
-        """Word vectors, as `Encoder.encode_words`."""
+        """Word vectors, as from `Encoder.encode_words`."""
         return self.embedder.encode_words(texts, words)
 
     @property
@@ -123,7 +123,7 @@ class Candidate:
         return not all(map(_is_fitted, methods)) or any(isinstance(step, Unfitted) for step in self.post)
 
     def ready(self, texts: Sequence[str]) -> Candidate:
-        """Fit the candidate if its method or a step needs it: once on its own texts, or on those of a task."""
+        """Fit the candidate if its method or a step needs it: once on its own texts, or on each task's."""
         if not self.unfitted or self.fitting is None:
             return self
         return self.fit(texts) if self.fitting.texts is None else self._fitted_once
@@ -133,7 +133,7 @@ class Candidate:
         return self.fit(self.fitting.texts or () if self.fitting else ())
 
     def fit(self, texts: Sequence[str]) -> Candidate:
-        """The candidate with its method and then each of its steps fitted on texts."""
+        """Fit the method, and then each step, on texts."""
         if not texts:
             raise InputError(f"{self.name} needs sentences to fit on, and the task has none: pass fit=FILE")
         embedder, cache = self.embedder, self.cache
@@ -195,7 +195,7 @@ def candidates(
 
 
 def _caches(encoder: Encoder, methods: Mapping[str, AnyMethod], options: Mapping[str, Any]) -> dict[str, VectorCache]:
-    """A cache for each method. Methods that share forward passes share one; that of an unfitted method is empty."""
+    """Make a cache for each method, shared by methods that share forward passes, and empty for unfitted ones."""
     single = {name: method for name, method in methods.items() if isinstance(method, Method) and _is_fitted(method)}
     groups = [[list(single)[i] for i in share.methods] for share in shares(list(single.values()), encoder.backbone)]
     groups += [[name] for name, method in methods.items() if name not in single and _is_fitted(method)]
@@ -217,7 +217,7 @@ def _cache(encoder: Encoder, methods: Mapping[str, AnyMethod], options: Mapping[
 def candidates_of(
     embedder: Embedder, name: str, posts: Mapping[str, tuple[Post, ...]], identity: str, fitting: Fitting | None
 ) -> list[Candidate]:
-    """Candidates for an embedder that is not an `Encoder`, one for each list of steps."""
+    """Make a candidate for each list of steps, for an embedder that is not an `Encoder`."""
 
     def run(texts: list[str], on_progress: OnProgress) -> dict[str, Array]:
         vectors = embedder.encode(texts)
@@ -246,7 +246,7 @@ def file_name(name: str) -> str:
 
 @dataclass(frozen=True)
 class Failure:
-    """The error of a task, for one encoder, or for all where `candidate` is None."""
+    """The error of a task, for one encoder or, if `candidate` is None, for all."""
 
     task: str
     error: Exception
@@ -267,7 +267,7 @@ class Evaluation:
         on_result, on_failure: called with the task ("2/7 STS13"), encoder and result; with an error.
 
     Attributes:
-        results: results by encoder and task, including those of earlier runs, in the order of the jobs.
+        results: results by encoder and task, including earlier runs, in the order of the jobs.
         failures: the tasks that failed.
     """
 
@@ -315,7 +315,7 @@ class Evaluation:
             path.unlink()
 
     def _unfinished(self, job: TaskRun) -> list[tuple[Candidate, Result]]:
-        """The candidates that lack scores, each with a result that has its saved scores."""
+        """The candidates with missing scores, each with the scores that are already saved."""
         task, left = job.task, []
         with self._failures_of(job):
             revision = task.revision(job.source)

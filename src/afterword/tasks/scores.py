@@ -1,4 +1,4 @@
-"""Statistics of scores: correlations, cosines, ranks and bootstrap intervals, of two lists or of many at once."""
+"""Statistics of scores: correlations, cosines, ranks and bootstrap intervals."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ DRAWS, LEVEL = 1000, 0.95
 
 
 def pearson(a: Numbers, b: Numbers) -> float:
-    """Pearson's correlation of two lists of n numbers; NaN if one is constant, or holds NaN or infinity.
+    """Pearson's correlation of two lists of n numbers; NaN if one is constant or not finite.
 
-    >>> pearson([1, 2, 3], [2, 4, 6])
+    >>> round(pearson([1, 2, 3], [2, 4, 6]), 6)
     1.0
     """
     x, y = _pairs(a, b)
@@ -33,9 +33,9 @@ def pearson(a: Numbers, b: Numbers) -> float:
 
 
 def spearman(a: Numbers, b: Numbers) -> float:
-    """Spearman's rank correlation, with mean ranks for ties; NaN if a list is constant, or holds NaN or infinity.
+    """Spearman's rank correlation, with mean ranks for ties; NaN if a list is constant or not finite.
 
-    >>> spearman([1, 2, 3], [10, 30, 20])
+    >>> round(spearman([1, 2, 3], [10, 30, 20]), 6)
     0.5
     """
     x, y = _pairs(a, b)
@@ -45,9 +45,9 @@ def spearman(a: Numbers, b: Numbers) -> float:
 
 
 def spearmans(columns: Array, gold: Array) -> Array:
-    """Spearman's correlations (m,) of each of m lists (m, n) with one list (n,), each as `spearman` computes it.
+    """Spearman's correlations (m,) of m lists (m, n) with one list (n,).
 
-    NaN for a list that holds NaN or infinity, or whose values differ only by rounding.
+    NaN for a list that is not finite, or whose values differ only by rounding.
 
     >>> spearmans(np.array([[1.0, 2, 3], [3, 1, 3], [1, 1, 1]]), np.array([10.0, 30, 20])).round(3).tolist()
     [0.5, -0.866, nan]
@@ -60,7 +60,7 @@ def spearmans(columns: Array, gold: Array) -> Array:
 
 
 def _constant(columns: Array) -> NDArray[np.bool_]:
-    """Which lists are constant up to rounding: float32 cosines of equal vectors differ by some 1e-7."""
+    """Find lists that are constant up to rounding: float32 cosines of equal vectors differ by about 1e-7."""
     with np.errstate(invalid="ignore"):
         spread = columns.max(1) - columns.min(1)
     return np.asarray(~(spread > 16 * np.finfo(columns.dtype).eps))
@@ -95,7 +95,7 @@ def cosines(a: Array, b: Array) -> Array:
 def quantize(cosines: Array) -> Array:
     """Round cosines to 20 binary places (40 in float64), so that values that differ only by rounding become ties.
 
-    Many pairs have the same cosine if their vectors are those of few tokens; rounding must not order them.
+    Many pairs have the same cosine if methods read few tokens. Rounding must not order them.
 
     >>> quantize(np.array([1.0, 1 - 1e-14])).tolist()
     [1.0, 1.0]
@@ -114,14 +114,14 @@ def bootstrap(
     """A percentile bootstrap interval: rows are drawn with replacement, the same rows of every column.
 
     Args:
-        statistic: a function of the drawn columns that returns a number; draws that give NaN are left out.
+        statistic: a function of the drawn columns that returns a number. NaN is ignored.
         columns: columns of n values each.
         draws: number of draws.
         level: confidence level, between 0 and 1.
         seed: random seed of the draws.
 
     Returns:
-        The two ends of the interval; NaN if every draw gives NaN.
+        The two ends of the interval, or NaN if the statistic of every draw is NaN.
 
     >>> low, high = bootstrap(lambda x: float(np.mean(x)), [0.0, 1.0] * 50)
     >>> low < 0.5 < high
@@ -143,9 +143,9 @@ def _interval(drawn: Array, level: float = LEVEL) -> Interval:
 
 
 class Bootstrap:
-    """A paired bootstrap: n pairs are drawn with replacement, and every recipe gets the same draws.
+    """A paired bootstrap that scores every recipe on the same draws of n pairs with replacement.
 
-    The intervals are those of `bootstrap` with the same seed.
+    Its intervals equal those of `bootstrap` with the same seed.
 
     Args:
         gold: scores of the pairs (n,).
@@ -164,7 +164,7 @@ class Bootstrap:
         return self._ranked(self.gold)
 
     def _ranked(self, values: Array) -> tuple[Array, Array]:
-        """Per draw, the centred ranks of all values (draws, n) and the norm of the drawn ones (draws,)."""
+        """The centred ranks of all values in each draw (draws, n), and their norms (draws,)."""
         unique, code, _ = np.unique(values, return_inverse=True, return_counts=True)
         order = np.argsort(code, kind="stable")
         starts = np.searchsorted(code[order], np.arange(len(unique)))
@@ -174,7 +174,7 @@ class Bootstrap:
         return ranks, np.sqrt((self.times * ranks**2).sum(1))
 
     def spearman(self, similarity: Array) -> Array:
-        """The correlation with gold in each draw (draws,); NaN if all drawn values are equal."""
+        """The correlation with gold in each draw (draws,), NaN if all values are equal."""
         (x, length), (y, other) = self._ranked(similarity), self._gold
         with np.errstate(invalid="ignore", divide="ignore"):
             return np.asarray((self.times * x * y).sum(1) / (length * other))
@@ -189,7 +189,7 @@ class Bootstrap:
 
 
 def published_mean(scores: Sequence[float]) -> float:
-    """The average of percentages as in the papers' tables: scores and their mean are rounded to two decimals.
+    """Average percentages as in the papers' tables: round the scores and their mean to two decimals.
 
     >>> published_mean([72.374, 80.596])
     76.48

@@ -1,4 +1,4 @@
-"""Transfer tasks: logistic regression on sentence vectors that were not trained for the task, as in SentEval."""
+"""Transfer tasks: logistic regression on sentence vectors, as in SentEval."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Transfer(Task):
             raise InputError(f"folds={self.folds}: pass at least 2")
 
     def load(self, source: Source) -> Labelled:
-        """Read the rows. Their splits must be those of a protocol, and each class must be in every fold."""
+        """Read the rows. Their splits must match a protocol, and each fold needs every class."""
         rows = source.rows(self.file, {**dict.fromkeys(self.columns, text), "label": label, "split": text})
         sizes = Counter(r["split"] for r in rows)
         splits = next((s for s in (CROSS_VALIDATED, BY_FOLDS, BY_SPLIT) if sizes.keys() == set(s)), None)
@@ -100,7 +100,7 @@ class Labelled(Loaded):
     folds: int
 
     def texts(self) -> Sequence[str]:
-        """All texts; a blank one is "."."""
+        """All texts, with "." for blank ones."""
         return [as_read(t) for row in self.rows for t in row]
 
     def features(self, embedder: Embedder) -> Array:
@@ -112,7 +112,7 @@ class Labelled(Loaded):
         return np.concatenate([np.abs(u - v), u * v], axis=1)
 
     def score(self, embedder: Embedder, seed: int) -> Scores:
-        """Train and test the classifier. Seed 0 gives SentEval's folds."""
+        """Train and test the classifier. Seed 0 selects SentEval's folds."""
         x = self.features(embedder)
         if bad := int((~np.isfinite(x).all(1)).sum()):
             note = f"undefined: {bad} of {len(x)} vectors are not finite"
@@ -135,7 +135,7 @@ TOLERANCE = 1e-4
 ITERATIONS = 1000
 GRID = tuple(2.0**t for t in range(-2, 4))
 FOLDS_GRID = tuple(2.0**t for t in range(-1, 6))
-"""The values of C; the second for a choice by folds of a training split."""
+"""The values of C to try; `FOLDS_GRID` is for folds of a training split."""
 
 
 @dataclass

@@ -144,7 +144,7 @@ class OddSense(Task):
 
 
 def _index(value: Any) -> int:
-    """Check for an index."""
+    """Check for an index from 0."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
         raise ValueError(f"is {value!r:.40}, not an index from 0")
     return value
@@ -198,7 +198,7 @@ def _notes(count: int, lacking: Sequence[str], undecided: int) -> tuple[str, ...
 
 
 class Occurrence(NamedTuple):
-    """A word in a sentence: its characters as a half-open span, and the label of its sense."""
+    """A word in a text, its half-open span in characters and the label of its sense."""
 
     word: str
     text: str
