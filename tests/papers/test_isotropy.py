@@ -54,7 +54,7 @@ def test_formulas_in_blocks_of_any_size(block: int, monkeypatch: pytest.MonkeyPa
     [
         (lambda: average_cosine(np.vstack([X, np.zeros(5)])), "vector 23"),
         (lambda: uniformity(np.vstack([X, np.full(5, np.nan)])), "vector 23"),
-        (lambda: isotropy(Lookup(), ["a", "a"]), "1 text"),
+        (lambda: isotropy(Lookup(), ["a", "a"]), "1 different"),
         (lambda: positive_pairs(PAIRS, 5), "above 5"),
     ],
 )

@@ -1,4 +1,4 @@
-"""The attention of a text as matrices: of a head, of a layer, and ReBA's; and the share of it that looks forward.
+"""Attention matrices of a text (a head, a layer's mean, ReBA's), and the share of attention to later tokens.
 
 Source: Ditto, Figure 2 (heads 1-10 and 11-11 of BERT); ReBA, Figures 1 and 2 and Algorithm 1.
 """
@@ -61,7 +61,7 @@ class ForwardAttention(Measurement):
         name: name of the encoder.
         layers: share of each layer, between 0 and 1 (L,); 0 in a causal layer.
         both_ways: the bidirectional layers of the method, counted from 1.
-        even: the share if every token attended to all n tokens alike, (n - 1) / 2n.
+        even: the share if every token attended to all n tokens equally, (n - 1) / 2n.
         per_text: share of each text and layer (T, L).
     """
 
@@ -72,16 +72,16 @@ class ForwardAttention(Measurement):
     per_text: Matrix
 
     def to_json(self) -> dict[str, object]:
-        """The fields except the shares of single texts."""
+        """Return the fields, without the shares of single texts."""
         return {name: value for name, value in super().to_json().items() if name != "per_text"}
 
 
 def attention_matrices(
     encoder: Encoder, text: Text, heads: Sequence[tuple[int, int]] = (), layers: Sequence[int] = ()
 ) -> list[AttentionMatrix]:
-    """The attention matrices of heads, the means over the heads of layers, and ReBA's matrix if the method is `reba`.
+    """Compute attention matrices of a text: of heads, of layers (the mean over heads), and ReBA's for `reba`.
 
-    Without heads and layers, those of the method: ReBA's matrix, or that of Ditto's head.
+    Without heads and layers, return the matrix that the method reads: ReBA's, or Ditto's head.
 
     Args:
         encoder: its method gives the input format and the bidirectional layers.
@@ -90,7 +90,7 @@ def attention_matrices(
         layers: from 0.
 
     Returns:
-        Heads, layers and ReBA's matrix, in this order; empty if the method reads no attention and none is requested.
+        Heads, layers and ReBA's matrix, in this order; empty if none is requested and the method reads no attention.
 
     Raises:
         NoSuchHead: the model does not have such a head or layer.
@@ -160,7 +160,7 @@ def forward_attention(
 
 
 def matrix_table(view: AttentionMatrix) -> Table:
-    """All numbers of a matrix, times 100; a dot is 0. Columns are numbered like the tokens."""
+    """Format a matrix, times 100, with a dot for 0; columns are numbered like the tokens."""
     rows = [
         {"": str(i + 1), " ": token} | ({} if view.weights is None else {"weight": f"{100 * view.weights[i]:.0f}"})
         | {str(k + 1): f"{100 * value:.0f}" if value else "." for k, value in enumerate(view.matrix[i])}
@@ -170,7 +170,7 @@ def matrix_table(view: AttentionMatrix) -> Table:
 
 
 def forward_table(results: Sequence[ForwardAttention]) -> Table:
-    """The share of forward attention by layer; bidirectional layers are marked."""
+    """Format the share of forward attention by layer; bidirectional layers are marked."""
     rows = [
         {"layer": r.name}
         | {str(i): f"{100 * share:.1f} %" + (" *" if i in r.both_ways else "  ") for i, share in enumerate(r.layers, 1)}
@@ -216,7 +216,7 @@ def _plot(axes: Axes, view: AttentionMatrix, most: float) -> AxesImage:
 
 
 def draw(path: Path, views: Sequence[AttentionMatrix], text: str, *, dark: bool = False) -> None:
-    """Draw matrices of a text to a file; arguments and errors as for `figure.draw` and `plot`."""
+    """Draw matrices of a text to a file; see `plot` and `figure.draw`."""
     across, side = min(3, len(views)), max(2.6, 0.8 + 0.24 * len(views[0].tokens))
     down = -(-len(views) // across)
     figure.draw(
@@ -236,7 +236,7 @@ def _require_attention(encoder: Encoder) -> None:
 
 
 class _Forward(Tap):
-    """The share of attention that goes to later tokens, a mean over heads and tokens: (G, L)."""
+    """Share of attention to later tokens, averaged over heads and tokens (G, L)."""
 
     def __init__(self) -> None:
         self._read: dict[int, list[Tensor]] = {}

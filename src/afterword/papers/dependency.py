@@ -66,8 +66,8 @@ def dependency(
 ) -> Dependency:
     """Correlate the pivot of each sentence with its other tokens.
 
-    All tokens of the input count, including special tokens and those of a template. So compare models with the same
-    template, or without one, as Figure 2 does.
+    Special tokens and the tokens of a template count too, so compare models with the same template, or without one,
+    as Figure 2 does.
 
     Args:
         encoder: its method gives the input format, the hidden states and the bidirectional layers.
@@ -81,7 +81,7 @@ def dependency(
         InputError: there are no texts, a text is blank, or the pivot is neither "last" nor "first".
     """
     if pivot not in (None, "last", "first"):
-        raise InputError(f"pivot={pivot!r}: choose last or first")
+        raise InputError(f"pivot={pivot!r}: choose 'last' or 'first'")
     at = pivot or ("last" if encoder.backbone.facts.causal else "first")
     index = -1 if at == "last" else 0
     values = np.array(sweep(encoder, texts, lambda states: _correlate(states, index), limits))
@@ -94,7 +94,7 @@ def dependency(
 
 
 def _correlate(states: Tensor, pivot: int) -> list[float]:
-    """Spearman's correlation of the pivot with the other tokens, averaged, for texts of one length (G, n, D)."""
+    """Mean Spearman's correlation of the pivot with the other tokens, for texts of one length (G, n, D)."""
     n = states.shape[1]
     if n == 1:
         return [math.nan] * len(states)
@@ -106,7 +106,7 @@ def _correlate(states: Tensor, pivot: int) -> list[float]:
 
 
 def table(results: Sequence[Dependency]) -> Table:
-    """A row per result: the pivot, the mean and the quartiles."""
+    """Format the pivot, the mean and the quartiles of each result."""
     left_out = "of one token, left out"
     rows = []
     for r in results:
@@ -136,7 +136,7 @@ def plot(axes: Axes, results: Sequence[Dependency]) -> None:
 
 
 def draw(path: Path, results: Sequence[Dependency], *, dark: bool = False) -> None:
-    """Draw the results to a file; arguments and errors as for `figure.draw` and `plot`."""
+    """Draw the results to a file; see `plot` and `figure.draw`."""
     undefined = max(r.undefined for r in results)
     note = f"{len(results[0].values)} sentences" + f", up to {undefined} of one token left out" * bool(undefined)
     figure.draw(

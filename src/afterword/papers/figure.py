@@ -35,13 +35,13 @@ def draw(
     """Draw a figure to a file.
 
     Args:
-        path: a .png (300 dpi), .svg or .pdf file; an existing file is replaced when the new one is complete.
-        plot: draws on the axes of all panels, passed one by one, row by row.
+        path: a .png (300 dpi), .svg or .pdf file. An existing file is replaced once the new one is complete.
+        plot: a function that draws on the axes of all panels, which it gets row by row as arguments.
         size: width and height in inches.
-        title: above the panels.
-        note: in small print below them.
+        title: text above the panels.
+        note: text in small print below the panels.
         panels: number of rows and columns.
-        dark: also draw NAME-dark, for dark pages.
+        dark: also draw a file NAME-dark for dark pages.
 
     Raises:
         InputError: the file has a different ending.

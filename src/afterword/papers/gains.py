@@ -46,7 +46,7 @@ class Gain(Measurement):
         first, second: correlations of the two encoders.
         gain: second - first.
         interval: 95 % bootstrap interval of the gain, the same draws for both.
-        others: gain of this kind less that of all other pairs.
+        others: gain on this kind minus the gain on all other pairs.
         others_interval: 95 % bootstrap interval of that.
         forward: mean share of attention to later tokens in the second encoder's bidirectional layers; NaN without.
     """
@@ -101,7 +101,7 @@ def kinds_of(pairs: ScoredPairs) -> dict[str, Kinds]:
         pairs: n scored pairs.
 
     Returns:
-        Per division, which pairs are of each kind (n,); each pair is of at most one.
+        For each division, which pairs belong to each kind (n,). A pair belongs to at most one kind.
     """
     left, right = ([words_of(t) for t in side] for side in (pairs.left, pairs.right))
     both = list(zip(left, right, strict=True))
@@ -144,7 +144,7 @@ def _position(a: Sequence[str], b: Sequence[str]) -> float:
 
 
 def _thirds(values: Array, *names: str) -> Kinds:
-    """Three kinds of about equal size by a value; equal values are of one kind, and NaN of none."""
+    """Divide values into three kinds of about equal size; equal values share a kind, and NaN has none."""
     low, high = np.nanquantile(values, [1 / 3, 2 / 3]) if not np.isnan(values).all() else UNDEFINED
     return dict(zip(names, (values <= low, (values > low) & (values <= high), values > high), strict=True))
 
@@ -177,7 +177,7 @@ def _interval(drawn: Array) -> Interval:
 
 
 def _forward(encoder: Encoder, pairs: ScoredPairs) -> Array:
-    """Per pair (n,), the share of attention that looks forward in the bidirectional layers; NaN without any."""
+    """Share of attention to later tokens in the bidirectional layers (n,); NaN if there are none."""
     sight = one_method(encoder.method, "a comparison by kind").sight
     if not sight.both_ways or sight.couple != "replace":
         return np.full(len(pairs.gold), math.nan)
@@ -187,7 +187,7 @@ def _forward(encoder: Encoder, pairs: ScoredPairs) -> Array:
 
 
 def table(results: Sequence[Gain], encoders: Sequence[str]) -> Table:
-    """A row per kind; * marks an interval without 0."""
+    """Format a row per kind; * marks an interval without 0."""
     rows = [
         {"by": r.by, "kind": r.kind, "pairs": f"{r.pairs:,}", "first": percent(r.first), "second": percent(r.second),
          "gain": _signed(r.gain, r.interval), "95 %": _range(r.interval),

@@ -1,8 +1,8 @@
 """Token importance: do perturbed masking and attention heads agree with TF-IDF?
 
 Source: Ditto, section 2 (Figure 1; Table 3: the impact matrix; Table 4: heads) and appendix A.1; Wu et al. 2020 for
-perturbed masking. A correlation is that of the tokens of one text, averaged over texts, as in `afterword.tune`: Ditto
-weighs the tokens of a text against each other. The paper does not say whether it does this or joins all texts.
+perturbed masking. Correlations are computed over the tokens of each text and averaged over texts, as in
+`afterword.tune`, because Ditto weighs the tokens of one text. The paper does not say how it combines texts.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Agreement(Measurement):
         pearson, spearman: means over texts of the correlation over a text's tokens; NaN if no text has one.
         tokens: number of tokens of all texts.
         texts: number of texts in the mean.
-        undefined: number of texts left out, in which the measure or TF-IDF is the same for all tokens.
+        undefined: number of texts that are left out because the measure or TF-IDF is the same for all tokens.
         dev: of a head, the score of Ditto with it on development pairs; NaN without them.
     """
 
@@ -103,7 +103,7 @@ def impact(encoder: Encoder, text: Text, *, limits: Limits | None = None) -> Imp
     start, end = segment.copies[0]
     n, longest = len(segment.ids), encoder.max_length
     if start == end or (longest is not None and n > longest):
-        raise InputError(f"the text has {n} tokens, {end - start} without special ones: pass 1 to {longest} tokens")
+        raise InputError(f"the text has {n} tokens, {end - start} without special ones: pass a text of 1 to {longest}")
 
     def states(masked: Sequence[set[int]]) -> list[NDArray[np.float64]]:
         """The hidden states (n, D) of copies of the text, each with some tokens masked."""
@@ -125,7 +125,7 @@ def impact(encoder: Encoder, text: Text, *, limits: Limits | None = None) -> Imp
 
 
 def tfidf_weights(encoder: Encoder, texts: Sequence[str], corpus: Sequence[str]) -> list[Array]:
-    """TF-IDF of each content token (N,): how often it occurs in its text times its idf in the corpus (`TfIdf`)."""
+    """Compute TF-IDF of each content token (N,): its count in the text times its idf in the corpus (`TfIdf`)."""
     tokenizer = encoder.backbone.tokenizer
     counts = count(corpus, tokenizer, encoder.backbone.vocabulary_size)
     inverse = torch.from_numpy(TfIdf().weigh(counts, tokenizer))
@@ -211,14 +211,14 @@ def _pearsons(a: Array, b: Array) -> Array:
 
 
 def table(name: str, results: Sequence[Agreement], texts: int, top: int = 1, also: Sequence[str] = ()) -> Table:
-    """The best results and some others, with their rank.
+    """Format the best results, and others by name, with their ranks.
 
     Args:
         name: name of the model.
         results: the best first.
         texts: number of texts.
         top: number of results to show.
-        also: names of others to show.
+        also: names of further results to show.
     """
     mean = f"mean over {plural(results[0].texts, 'text')}"
     title = [f"{name}: correlation x 100 with TF-IDF within a text, {mean}"]
@@ -260,7 +260,7 @@ def plot(axes: Axes, result: Impact) -> None:
 
 
 def draw(path: Path, result: Impact, *, name: str, text: str, dark: bool = False) -> None:
-    """Draw the impact matrix of a text to a file; arguments and errors as for `figure.draw` and `plot`."""
+    """Draw the impact matrix of a text to a file; see `plot` and `figure.draw`."""
     side = 1.5 + 0.26 * min(len(result.columns), 40)
     figure.draw(
         path, partial(plot, result=result), size=(max(4.6, side + 1.2), max(4.2, side + 2)), dark=dark,
@@ -276,14 +276,14 @@ def plot_heads(
     best: tuple[int, int] | None = None,
     chosen: tuple[int, int] | None = None,
 ) -> None:
-    """Draw a heat map with a number per head: a row per layer and a column per head, both counted from 1.
+    """Draw a heat map of heads: a row per layer and a column per head, both counted from 1.
 
-    The scale begins at the 5th percentile, so that one bad head does not take all the shades.
+    The scale begins at the 5th percentile, so that one bad head does not use up the shades.
 
     Args:
         axes: the axes to draw on.
         scores: scores of heads (L, H), drawn times 100; NaN where a head has none.
-        label: what the numbers are, next to the scale.
+        label: the name of the scores, next to the scale.
         best: a head that gets a solid frame, as (layer, head) from 0.
         chosen: a head that gets a dashed frame.
     """
@@ -310,7 +310,7 @@ def plot_heads(
 
 
 def draw_heads(path: Path, name: str, results: Sequence[Agreement], *, dark: bool = False) -> None:
-    """Draw what ranks the heads of a model to a file; errors as for `figure.draw`."""
+    """Draw the scores by which the heads of a model are ranked to a file; see `figure.draw`."""
     best, scored = results[0], not math.isnan(results[0].dev)
     places = [(int(layer) - 1, int(head) - 1) for layer, head in (r.name.split("-") for r in results)]
     layers, heads = np.max(places, axis=0) + 1

@@ -55,7 +55,7 @@ class Isotropy(Measurement):
 
 
 def positive_pairs(pairs: ScoredPairs, above: float = 4.0) -> list[Pair]:
-    """The pairs that count as positive: those with a score above 4 of 5.
+    """Return the pairs that count as positive: those with a score above 4 of 5.
 
     Source: Gao et al. 2021 (SimCSE), section 3, on STS-B; Ditto's section 4 uses its tool.
 
@@ -78,11 +78,11 @@ def isotropy(embedder: Embedder, texts: Sequence[str], positives: Sequence[Pair]
         name: name of the result.
 
     Raises:
-        InputError: there are too few texts, or a vector is zero, NaN or infinite.
+        InputError: there are fewer than two different texts, or a vector is zero, NaN or infinite.
     """
     unique = list(dict.fromkeys(texts))
     if len(unique) < 2:
-        raise InputError(f"{len(unique)} text has no cosine with another: pass at least 2 different texts")
+        raise InputError(f"there are {len(unique)} different texts: pass at least 2")
     vectors = embed(embedder, unique)
     aligned = math.nan
     if positives:
@@ -160,7 +160,7 @@ def _directions(vectors: Vectors) -> Vectors:
 
 
 def table(results: Sequence[Isotropy]) -> Table:
-    """A row per result, with alignment if there are positive pairs."""
+    """Format a row per result, with alignment if there are positive pairs."""
     positives = results[0].positives
     rows = [
         {"": r.name, "average cosine": f"{r.average_cosine:.3f}", "uniformity": f"{r.uniformity:.3f}"}
@@ -185,6 +185,6 @@ def plot(axes: Axes, results: Sequence[Isotropy]) -> None:
 
 
 def draw(path: Path, results: Sequence[Isotropy], *, dark: bool = False) -> None:
-    """Draw the results to a file; arguments and errors as for `figure.draw` and `plot`."""
+    """Draw the results to a file; see `plot` and `figure.draw`."""
     note = f"{_counts(results[0])}; lower is better on both axes"
     figure.draw(path, partial(plot, results=results), title="Alignment and uniformity", note=note, dark=dark)

@@ -1,4 +1,4 @@
-"""How long texts are for a model: numbers of tokens, by its tokenizer alone.
+"""Lengths of texts in tokens, counted by a model's tokenizer.
 
 Source: ReBA, appendix A.1.1 (Figure 4: the lengths of the texts of C-MTEB, most of them under 512 tokens).
 """
@@ -56,7 +56,7 @@ class Lengths(Measurement):
         return int(np.quantile(self.tokens, share, method="inverted_cdf"))
 
     def to_json(self) -> dict[str, Any]:
-        """The fields, and the numbers that are computed from them."""
+        """Return the fields, the number of texts, the number over the limit, and quantiles."""
         quantiles = {str(share): self.quantile(share) for share in SHARES.values()}
         return {**super().to_json(), "texts": len(self.tokens), "over": self.over, "quantiles": quantiles}
 
@@ -90,7 +90,7 @@ def lengths(
 
 
 def table(results: Sequence[Lengths]) -> Table:
-    """A row per result: quantiles of the lengths, and the share of texts over the limit."""
+    """Format quantiles of the lengths and the share of texts over the limit, a row per result."""
     return Table([
         {"": r.name, "texts": str(len(r.tokens))} | {name: str(r.quantile(share)) for name, share in SHARES.items()}
         | {"limit": str(r.limit or "none"), "over it": f"{100 * r.over / len(r.tokens):.2f} %"}
@@ -118,6 +118,6 @@ def plot(axes: Axes, results: Sequence[Lengths]) -> None:
 
 
 def draw(path: Path, results: Sequence[Lengths], *, dark: bool = False) -> None:
-    """Draw the results to a file; arguments and errors as for `figure.draw` and `plot`."""
+    """Draw the results to a file; see `plot` and `figure.draw`."""
     note = "special tokens, template and copies of the method included"
     figure.draw(path, partial(plot, results=results), title="Lengths of texts in tokens", note=note, dark=dark)

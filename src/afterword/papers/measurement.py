@@ -1,4 +1,4 @@
-"""What the claims share: results that convert to JSON, tables of text, and a model's run over texts."""
+"""Results that convert to JSON, tables of text, and running a model over texts: shared by all measurements."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class Measurement:
     """A result: a frozen dataclass that converts to JSON."""
 
     def to_json(self) -> dict[str, Any]:
-        """The fields with arrays as lists, and NaN and infinity as null."""
+        """Return the fields, with arrays as lists and NaN and infinity as null."""
         return {f.name: for_json(getattr(self, f.name)) for f in fields(self)}
 
 
 def for_json(value: Any) -> Any:
-    """A value as lists, dicts, numbers and null.
+    """Convert a value to lists, dicts, numbers and null.
 
     >>> for_json((1.0, float("nan"), np.float32(0.5)))
     [1.0, None, 0.5]
@@ -66,7 +66,7 @@ class Table:
 
 
 def percent(value: float) -> str:
-    """A correlation times 100; "-" if it is undefined."""
+    """Format a correlation times 100; "-" if it is undefined."""
     return "-" if math.isnan(value) else f"{100 * value:.2f}"
 
 

@@ -34,7 +34,7 @@ __all__ = ["Curve", "TurningPoint", "degradation", "read_pairs", "resolve", "tur
 Array = NDArray[np.floating[Any]]
 
 MARGIN = 0.01
-"""Scores that differ by at most this much count as equal."""
+"""Scores that differ by no more than this count as equal."""
 
 FEWEST = 30  # minimum number of pairs: with fewer, one pair changes the curve more than a layer does
 UNSURE = 0.5  # a turning point that a smaller share of the resamples agrees on is drawn in grey
@@ -97,7 +97,7 @@ def degradation(
     draws: int = 200,
     **options: Any,
 ) -> tuple[Curve, ...]:
-    """The curve of each method over the model's layers, from one causal forward per text and template.
+    """Compute the curve of each method over the model's layers, with one causal forward per text and template.
 
     A model cut to its first t layers outputs its final norm of hidden_states[t], so one forward gives all t.
 
@@ -153,7 +153,7 @@ def _curve(name: str, rows: Mapping[str, Array], golds: Mapping[str, Array], mar
 
 
 def turning_point(scores: Sequence[float], margin: float = MARGIN) -> TurningPoint | None:
-    """The turning point of a curve, by the rule of `TurningPoint`; None if its last score is undefined.
+    """Find the turning point of a curve by the rule of `TurningPoint`; None if its last score is undefined.
 
     Args:
         scores: scores with 0, 1 ... L layers kept.
@@ -171,7 +171,7 @@ def turning_point(scores: Sequence[float], margin: float = MARGIN) -> TurningPoi
 
 
 def resolve(method: Method, encoder: Encoder, pairs: ScoredPairs, *, margin: float = MARGIN) -> Method:
-    """The method with ``last="auto"`` replaced by the number of layers after the model's turning point.
+    """Replace ``last="auto"`` of a method by the number of layers after the model's turning point.
 
     The curve is computed with the method's own template and pooling. A method without "auto" is returned unchanged.
 
@@ -196,7 +196,7 @@ def resolve(method: Method, encoder: Encoder, pairs: ScoredPairs, *, margin: flo
 
 
 def _check(encoder: Encoder, sets: Mapping[str, ScoredPairs], methods: Mapping[str, Method]) -> int:
-    """The number of layers, once the model, the pairs and the methods are known to have a curve."""
+    """Validate model, pairs and methods, and return the number of layers."""
     facts = encoder.backbone.facts
     if not facts.causal:
         raise MethodError(f"{facts.kind} is bidirectional already: a turning point needs a decoder")
@@ -217,7 +217,7 @@ def _check(encoder: Encoder, sets: Mapping[str, ScoredPairs], methods: Mapping[s
 def _similarities(
     encoder: Encoder, pairs: ScoredPairs, methods: Mapping[str, Method], options: Mapping[str, Any]
 ) -> dict[str, Array]:
-    """Cosines of all pairs (n,) by method; the vectors of `WINDOW` pairs are in memory at a time."""
+    """Compute the cosines of all pairs (n,) by method, with the vectors of `WINDOW` pairs in memory at a time."""
     parts: dict[str, list[Array]] = {name: [] for name in methods}
     for first in range(0, len(pairs.gold), WINDOW):
         left, right = ([as_read(t) for t in side[first : first + WINDOW]] for side in (pairs.left, pairs.right))
@@ -241,7 +241,7 @@ def _resampled(rows: Mapping[str, Array], golds: Mapping[str, Array], draws: int
 
 
 def table(curves: Sequence[Curve], notes: Sequence[str], sets: Sequence[str] = ()) -> Table:
-    """A row per curve, its turning point marked; the notes, one per curve, follow what the curve says."""
+    """Format a row per curve, its turning point marked, and below the rows a sentence and a note per curve."""
     several = f" in {len(sets)} sets ({', '.join(sets)})" if len(sets) > 1 else ""
     title = f"Spearman x 100 of {curves[0].pairs} pairs{several}, by layers kept; * is the turning point"
     rows = []
@@ -286,7 +286,7 @@ def plot(axes: Axes, curves: Sequence[Curve]) -> None:
 
 
 def draw(path: Path, curves: Sequence[Curve], sets: Sequence[str], *, dark: bool = False) -> None:
-    """Draw the curves to a file; arguments and errors as for `figure.draw` and `plot`."""
+    """Draw the curves to a file; see `plot` and `figure.draw`."""
     mean = sets[0] if len(sets) == 1 else f"mean of {len(sets)} sets: {', '.join(sets)}"
     note = (
         f"{curves[0].pairs} pairs, {mean}; bands: 95 % intervals over resamples of the pairs; rings: turning points, "

@@ -137,11 +137,11 @@ def _count_lines(lines: Iterable[str], counts: Counter[str], path: Path) -> None
         elif match is not None:
             counts[match[1].casefold()] += int(match[2])
         else:
-            raise BadRow(path, number, f"{line!r:.40} is not a word and its count, as the first line is")
+            raise BadRow(path, number, f"{line!r:.40} is not a word and its count, unlike the first line")
 
 
 def table(result: RepresentativeWords, texts: Sequence[str]) -> Table:
-    """The shares of a result, and the words of the first texts."""
+    """Format the shares of a result, and the words of the first texts."""
     r = result
     title = [
         f"{r.name}: {r.share:.2%} of {len(r.words)} texts have a word that is not among the {r.top} most frequent; "

@@ -1,9 +1,4 @@
-"""Training: from a decoder and rows of texts to an encoder, on sentence-transformers' trainer.
-
->>> from afterword.train import Settings
->>> Settings(rank=8).learning_rate
-0.0002
-"""
+"""Train an encoder on rows of texts with sentence-transformers' trainer."""
 
 from __future__ import annotations
 

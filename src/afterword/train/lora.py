@@ -1,4 +1,4 @@
-"""The weights that are trained: LoRA by PEFT, weights in 4 bits, and new layers after a model's last one."""
+"""Trainable weights: LoRA (PEFT), frozen weights in 4 bits, and new layers after a model's last one."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ def attach(model: nn.Module, settings: Settings, full: Sequence[nn.Module] = ())
     Args:
         model: a base model; its layers are wrapped in place.
         settings: rank, alpha, dropout, targets, four_bit.
-        full: modules without LoRA, all of whose weights are trained.
+        full: modules that are trained in full, without LoRA.
 
     Returns:
-        PEFT's model, which wraps the model.
+        PEFT's wrapper of the model.
 
     Raises:
         InputError: a target is not the name of a linear layer.
@@ -134,7 +134,7 @@ def append_layers(backbone: Backbone, count: int, fresh: bool = False) -> Backbo
 
 
 def _longer(config: Any, old: int, count: int) -> Any:
-    """A configuration with `count` more layers; its per-layer lists repeat their last `count` values for them."""
+    """Copy a configuration with `count` more layers; lists of values per layer repeat their last `count` values."""
     config = copy.deepcopy(config)
     for name, value in list(vars(config).items()):
         if isinstance(value, list) and len(value) == old and name != "architectures":

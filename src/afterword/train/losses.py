@@ -27,7 +27,7 @@ ACCEPTED: dict[str, tuple[str, ...]] = {
     "cosent": ("scored pairs", "conditioned pairs"),
     "released": ("triplets", "scored pairs", "conditioned pairs"),
 }
-"""The forms of rows that each loss learns from."""
+"""The forms of rows that each loss accepts."""
 
 
 class Released(nn.Module):
@@ -142,7 +142,7 @@ def in_batch(first: Tensor, second: Tensor, labels: Tensor, scale: float, gather
 
 
 def make_loss(model: Any, settings: Settings, gather: bool = False, classes: bool = False) -> nn.Module:
-    """The loss of the settings; `classes` says whether the rows are pairs of a class.
+    """Create the loss; `classes` tells whether the rows are pairs of a class.
 
     Raises:
         InputError: a Matryoshka dimension is larger than the model's vectors.
@@ -170,10 +170,10 @@ def make_loss(model: Any, settings: Settings, gather: bool = False, classes: boo
 
 
 def check_rows(settings: Settings, rows: TrainingRows) -> None:
-    """Raise a DataError that names the losses that learn from these rows, if the loss does not."""
+    """Raise a DataError, which names the losses that accept these rows, if the loss does not."""
     form, loss = rows.form, settings.loss
     if form not in ACCEPTED[loss]:
         better = ", ".join(name for name, forms in ACCEPTED.items() if form in forms)
-        raise DataError(f"{rows.source} holds {form}, from which loss={loss!r} does not learn: choose {better}")
+        raise DataError(f"{rows.source} holds {form}, which loss={loss!r} does not accept: choose {better}")
     if loss == "released" and rows.scored and not set(rows.columns["score"]) <= {0.0, 1.0}:
-        raise DataError(f"{rows.source} holds scores that are not 0 or 1, as loss='released' needs: choose cosent")
+        raise DataError(f"{rows.source} holds scores that are not 0 or 1, which loss='released' needs: choose cosent")

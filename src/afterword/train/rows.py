@@ -88,7 +88,7 @@ class TrainingRows:
 
 
 def _rows(source: str, records: Iterable[Record]) -> TrainingRows:
-    """Check every record; the fields of the first one decide the form."""
+    """Validate every record; the fields of the first one decide the form."""
     form, columns = "", dict[str, list[Any]]()
     for record in records:
         fields = record.fields
@@ -120,7 +120,7 @@ def _form(source: str, fields: Mapping[str, Any]) -> str:
 
 
 def _value(fields: Mapping[str, Any], name: str, source: str, line: int, numbers: bool) -> Any:
-    """One checked field: a text that is not blank, or a number; a class may be a whole number too."""
+    """Validate one field: a text that is not blank, or a number; a class may be an integer too."""
     if name not in fields:
         raise BadRow(source, line, f"has no field {name!r}, only {', '.join(map(repr, fields)) or 'none'}")
     value = fields[name]
@@ -159,9 +159,9 @@ def _conditioned(columns: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
 
 
 def contrasted(rows: TrainingRows) -> TrainingRows:
-    """The rows for a loss with in-batch negatives: of C-STS's rows triplets, of labelled texts pairs of a class.
+    """Convert rows for a loss with in-batch negatives: C-STS rows to triplets, labelled texts to pairs of a class.
 
-    BeLLM trains on C-STS with Equation 6 (sections 3.3 and 5.1) without saying what is positive: this is one reading.
+    BeLLM trains on C-STS with Equation 6 (sections 3.3 and 5.1) and does not say what is positive.
 
     Raises:
         DataError: there is no positive, or no negative.
@@ -197,7 +197,7 @@ def _by_condition(rows: TrainingRows) -> TrainingRows:
 
 
 def _by_class(rows: TrainingRows) -> TrainingRows:
-    """Pairs of each text and the next one of its class (of the last and the first), with the number of the class."""
+    """Pair each text with the next one of its class, and the last with the first."""
     classes: defaultdict[str, dict[str, None]] = defaultdict(dict)
     for text, label in zip(*rows.columns.values(), strict=True):
         classes[label][text] = None

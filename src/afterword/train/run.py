@@ -1,4 +1,4 @@
-"""Train an encoder: model, rows and settings in; out comes an encoder in a folder that sentence-transformers opens."""
+"""Train an encoder, and save it in a folder that sentence-transformers loads too."""
 
 from __future__ import annotations
 
@@ -60,15 +60,15 @@ def train(
     """Train a model for an embedding method.
 
     Args:
-        model: as for `Encoder.load`; or an encoder, whose weights are trained in place; with four_bit its weights stay
-            in 4 bits, and the returned encoder has new ones.
-        data: rows, as `TrainingRows.read` takes them.
+        model: as for `Encoder.load`, or an encoder, whose weights are trained in place. With four_bit, its weights stay
+            in 4 bits, and only the returned encoder has the trained ones.
+        data: rows; see `TrainingRows.read`.
         out: the folder that the encoder is saved to; ``training.json`` and ``loss.jsonl`` are written to it too, and
             ``checkpoints`` until the run is finished.
         method: the embedding method; None keeps the encoder's. A string is parsed.
         dev: scored pairs. They are evaluated at every checkpoint, with the maximum length of the saved encoder, and
             the best checkpoint is the result.
-        settings: everything that the result depends on.
+        settings: the hyperparameters.
         resume: resume from the last checkpoint in `out`; the final weights equal those of an uninterrupted run. Without
             a checkpoint, start from the beginning; if the run is finished, load its result.
         keep_adapter: also save the LoRA matrices, which are merged into the weights, to ``out/adapter``.
@@ -77,10 +77,10 @@ def train(
         progress: show a progress bar on stderr.
         log_every: number of steps between two lines of ``loss.jsonl``; the last step and those with an evaluation are
             logged in any case.
-        changes: single settings by name, which replace those of `settings`.
+        changes: single settings by name, which override `settings`.
 
     Returns:
-        The trained encoder, equal to the one that `out` loads to.
+        The trained encoder; `Encoder.load(out)` gives an equal one.
 
     Raises:
         InputError: a setting is invalid; or `out` holds an unfinished or a different run, or other files.
@@ -155,7 +155,7 @@ class Run:
         return self.encoder
 
     def close(self) -> None:
-        """Make the encoder ready to encode again, also after an error: LoRA off, no gradients, evaluation mode."""
+        """Prepare the encoder for encoding, also after an error: without LoRA, in evaluation mode."""
         model: Any = self.encoder.backbone.model
         if self.adapted is not None:
             self.adapted.unload()
@@ -165,7 +165,7 @@ class Run:
 
 
 def _copied(model: Any) -> Any:
-    """A copy of the model in main memory: the GPU may be too small for two."""
+    """Copy the model to main memory, since the GPU may be too small for two."""
     device = model.device
     copied = copy.deepcopy(model.cpu())
     model.to(device)
@@ -181,7 +181,7 @@ def _checkpointing(model: Any, what: str, *options: Any) -> None:
 def _record(
     name: str | None, settings: Settings, encoder: Encoder, rows: TrainingRows, dev: TrainingRows | None
 ) -> dict[str, Any]:
-    """The content of ``training.json``; a resumed run must equal what is under "fixed"."""
+    """Build the content of ``training.json``; a resumed run must have the same "fixed" part."""
     fixed = {
         "settings": settings.to_json(),
         "processes": processes(),

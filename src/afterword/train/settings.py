@@ -1,4 +1,4 @@
-"""The settings of a training run, and its folder: its record, its checkpoints, and whether it can be resumed."""
+"""Settings of a training run, and the folder with its record and checkpoints."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Settings:
         alpha: LoRA alpha: the product of the two matrices is scaled by alpha / rank.
         dropout: LoRA dropout probability.
         targets: names of the linear layers that get LoRA; empty = all.
-        four_bit: keep the frozen weights in 4 bits (QLoRA); needs CUDA and bitsandbytes.
+        four_bit: keep the frozen weights in 4 bits (QLoRA); needs bitsandbytes.
         added: number of new bidirectional layers after the last one (Table 4's "addition"; see `lora.append_layers`).
         fresh: initialise the new layers at random, not as copies of the last layers.
         loss: name of the loss: "ranking", "cached_ranking", "angle", "cosent" or "released".
@@ -62,7 +62,7 @@ class Settings:
         prompts: prepended to the texts of a column, by column name.
         precision: of the matrix products; "bfloat16" is autocast over float32 weights.
         checkpointing: gradient checkpointing: store the layers' inputs only, and run layers again for their gradients.
-        seed: random seed of LoRA's initial weights, the order of the rows, and dropout.
+        seed: random seed for LoRA's initial weights, the order of the rows and dropout.
         every: number of steps between two checkpoints, each with an evaluation on dev.
         patience: stop after this many evaluations without a better dev score; 0 = never.
 
@@ -172,7 +172,7 @@ class Place:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Create and lock the folder; of several processes that train together, the first does."""
+        """Create and lock the folder, in the first of the processes that train together."""
         if not is_first():
             yield
             return
@@ -184,12 +184,12 @@ class Place:
             yield
 
     def begin(self, fixed: Mapping[str, Any], resume: bool) -> Path | None:
-        """Check the folder, and find the checkpoint to resume from; None = start from the beginning.
+        """Validate the folder, and return the checkpoint to resume from; None = start from the beginning.
 
         `fixed` is everything the run depends on, stored under "fixed" in ``training.json``.
 
         Raises:
-            InputError: the folder holds other files, a run that is not to be resumed, or one with different settings.
+            InputError: the folder holds different files, a run with different settings, or a run without resume=True.
         """
         record = self.record()
         if record is None:
@@ -210,7 +210,7 @@ class Place:
         return self.last()
 
     def last(self) -> Path | None:
-        """The last complete checkpoint: the trainer writes its state last."""
+        """Return the last complete checkpoint; the trainer writes its state last."""
         steps = {int(m[1]): p for p in self.checkpoints.glob("*") if (m := re.fullmatch(r"checkpoint-(\d+)", p.name))}
         for step in sorted(steps, reverse=True):
             try:
@@ -221,7 +221,7 @@ class Place:
         return None
 
     def save(self, encoder: Encoder) -> None:
-        """Save the trained model in the folder: config.json, without which it does not load, is moved in last."""
+        """Save the trained model in the folder; config.json, without which it does not load, comes last."""
         new = self.checkpoints / "model"
         encoder.save(new, overwrite=True)
         for path in sorted(new.iterdir(), key=lambda path: (path.name == "config.json", path.name)):

@@ -1,4 +1,4 @@
-"""sentence-transformers' trainer with small, exact checkpoints; it stops at the first NaN or infinite value."""
+"""sentence-transformers' trainer with small checkpoints, which stops at the first NaN or infinite value."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ class LossLog(TrainerCallback):
         self.path = path
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Log the last step, and every step with an evaluation, so that a short run has a curve too."""
+        """Log the last step and every step with an evaluation, so that a short run has a curve too."""
         control.should_log |= control.should_evaluate or state.global_step >= state.max_steps
 
     def on_log(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Write the history, which begins with that of the checkpoint."""
+        """Write the history of the run, including the part before a resume."""
         if state.is_world_process_zero:
             self.path.write_text("".join(json.dumps(row) + "\n" for row in state.log_history), encoding="utf-8")
 
@@ -131,7 +131,7 @@ class Trainer(SentenceTransformerTrainer):
         self.accelerator.wait_for_everyone()
 
     def _has_ended(self, checkpoint: Path) -> bool:
-        """Whether training had ended with this checkpoint; if so, load the best or last weights."""
+        """Whether training ended with this checkpoint; if so, load the best or last weights."""
         state = TrainerState.load_from_json(str(checkpoint / STATE))
         if not state.stateful_callbacks["TrainerControl"]["args"]["should_training_stop"]:
             return False
@@ -141,7 +141,7 @@ class Trainer(SentenceTransformerTrainer):
         return True
 
     def summary(self) -> dict[str, Any]:
-        """Steps, epochs, and the best dev score with its step; None without dev."""
+        """Return steps, epochs, and the best dev score with its step (None without dev)."""
         best = self.state.best_metric
         return {"steps": self.state.global_step, "epochs": self.state.epoch,
                 "best_dev": best if best is not None and math.isfinite(best) else None,
