@@ -152,14 +152,14 @@ class Encoder:
 
     @property
     def fitted(self) -> bool:
-        """Whether no token weights and no post-processing step are left to `fit`."""
+        """Whether all token weights and post-processing steps are fitted."""
         fitted = all(method.weigh.fitted for method in self.method.members)
         return fitted and not any(isinstance(step, Unfitted) for step in self.post)
 
     def fit(
         self, texts: Sequence[Text], *, batch_tokens: int | None = None, show_progress_bar: ShowProgress = False
     ) -> Encoder:
-        """A new encoder whose token weights and post-processing steps are fitted to texts, in bounded memory.
+        """Return an encoder with token weights and post-processing steps fitted to texts, in bounded memory.
 
         The token weights come first, then each step, on the vectors after the steps before it. What is fitted already
         stays unchanged.
@@ -268,7 +268,7 @@ class Encoder:
         batch_size: int | None = None, batch_tokens: int | None = None, show_progress_bar: ShowProgress = False,
         normalize_embeddings: bool = False, truncate_dim: int | None = None, on_long: OnLong = "warn",
     ) -> Array:  # fmt: skip
-        """The mean vector (n, D) of each of n groups of texts: of a text and its paraphrases, made elsewhere (GenEOL).
+        """Compute the mean vector (n, D) of each of n groups, such as a text and its paraphrases (GenEOL).
 
         Equal texts are embedded once. Source: Thirukovalluru & Dhingra 2025, NAACL.
 
@@ -380,7 +380,7 @@ class Encoder:
         self, texts: str | Sequence[Text], chunks: Any = None, *, tokens: int | None = None, overlap: int = 0,
         prompt_name: str | None = None, prompt: str | None = None,
     ) -> Any:  # fmt: skip
-        """The spans of the chunks of `encode_chunks`: a list for one string, else a list of lists.
+        """Return the spans of the chunks that `encode_chunks` embeds: a list for one string, else a list of lists.
 
         Arguments are those of `encode_chunks`; two chunks of ``tokens`` share ``overlap`` tokens, unless that divides a
         letter.
@@ -435,9 +435,10 @@ class Encoder:
         batch_size: int | None = None, batch_tokens: int | None = None, normalize_embeddings: bool = False,
         on_long: OnLong = "warn",
     ) -> Any:  # fmt: skip
-        """Compute a vector for each token of texts, as of a word of one token, for late interaction (MaxSim).
+        """Compute a vector for each token of each text, for late interaction (MaxSim).
 
-        Special tokens and those of a template have none: ``encode(output_value="token_embeddings")`` gives all states.
+        Special tokens and the tokens of a template have none: `encode` with ``output_value="token_embeddings"`` returns
+        the states of all tokens.
 
         Returns:
             `SpanVectors` for one string, else a list of them: vectors (n, D), and the n spans of characters.
@@ -540,5 +541,5 @@ class Encoder:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> NoReturn:
-            """Refuse other attributes of SentenceTransformer, with a message that says where they are."""
+            """Say in the error where to find the other attributes of a SentenceTransformer."""
             raise AttributeError(f"{type(self).__name__} has no attribute {name!r}; {WAY}", name=name, obj=self)

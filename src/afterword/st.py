@@ -94,7 +94,7 @@ class Afterword(InputModule):
 
     @property
     def backbone(self) -> Backbone:
-        """The model that is run: with an adapter's layers in it; in a DataParallel replica, the replica's modules."""
+        """The model to run, with the layers of an adapter; in a DataParallel replica, with its modules."""
         if getattr(getattr(self.model, "active_peft_config", None), "is_prompt_learning", False):
             raise MethodError("an adapter of learned prompt tokens is not supported: use one in the layers, as LoRA")
         base, ours = base_of(self.model), self._backbone
@@ -143,9 +143,9 @@ class Afterword(InputModule):
         return features | vectors_of(backbone, self.method, features, keep_mode=self.training)
 
     def check_recomputed(self, model: Any) -> None:
-        """Refuse to train ensembles; and with gradient checkpointing, methods that read attention or inside layers.
+        """Refuse to train an ensemble, or with gradient checkpointing a method that reads attention or inside layers.
 
-        It runs the layers a second time in the backward pass, after the hooks that these methods need were removed.
+        Checkpointing runs the layers again in the backward pass, after the hooks of these methods were removed.
         """
         names = ("is_activation_checkpointing", "is_gradient_checkpointing")  # transformers renamed it
         checkpointing = next((getattr(model, name) for name in names if hasattr(model, name)), False)

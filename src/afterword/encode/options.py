@@ -15,7 +15,7 @@ from ..spelling import did_you_mean
 
 PRECISIONS = ("float32", "int8", "uint8", "binary", "ubinary")
 SENTENCES, TOKENS = "sentence_embedding", "token_embeddings"
-WAY = "encoder.sentence_transformer() is a SentenceTransformer with the same weights, for everything else"
+WAY = "use encoder.sentence_transformer(), a SentenceTransformer with the same weights, for everything else"
 
 Call = TypeVar("Call", bound=Callable[..., Any])
 

@@ -118,7 +118,8 @@ def with_prompt(layout: Layout, prompt: str | None) -> Layout:
 
 def words_by_text(words: object, texts: Sequence[Text], single: bool) -> tuple[list[list[Word]], bool]:
     """The words of each text, and whether each text has a single word, passed without a list."""
-    is_word = isinstance(words, str) or _is_tuple(words)
+    pair = isinstance(words, tuple) and len(words) == 2 and isinstance(words[1], numbers.Integral)
+    is_word = isinstance(words, str) or pair  # (string, n), or a span (start, end)
     if single:
         return [[words] if is_word else listed(words, "words")], False  # type: ignore[list-item]
     items = [] if is_word else listed(words, "words")
@@ -127,11 +128,6 @@ def words_by_text(words: object, texts: Sequence[Text], single: bool) -> tuple[l
     items = [w if isinstance(w, str | tuple) or not hasattr(w, "__iter__") else listed(w, "words") for w in items]
     one_each = not any(isinstance(w, list) for w in items)
     return [[w] if not isinstance(w, list) else w for w in items], one_each
-
-
-def _is_tuple(word: object) -> bool:
-    """Whether a value is a tuple that names one word: (string, n), or a span (start, end)."""
-    return isinstance(word, tuple) and len(word) == 2 and isinstance(word[1], numbers.Integral)
 
 
 def refuse_blank(texts: list[Text]) -> list[Text]:
