@@ -49,6 +49,8 @@ def test_a_vector_is_the_sum_of_tf_idf_and_states(mini: Encoder):
     found = encoder.encode([[bank, the, bank, dog]])[0]
     expected = 2 * np.log2(6 / 4) * words[bank] + table[the] * words[the] + np.log2(3) * words[dog]
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+    (word,) = encoder.encode_words([[bank, the]], [[(1, 2)]])
+    np.testing.assert_allclose(word[0], table[the] * words[the], rtol=1e-5)
     mean = Encoder(mini.backbone, tfidf("static", pool="mean")).fit(TEXTS)
     np.testing.assert_allclose(mean.encode([[bank, the, bank, dog]])[0], expected / 4, rtol=1e-5, atol=1e-6)
 
@@ -92,15 +94,6 @@ def test_where_nothing_is_left_all_tokens_count_alike(mini: Encoder):
         _, weights = encoder.weights("the the")
         assert weights.tolist() == [0, 0.5, 0.5]
     assert np.isfinite(encoder.encode(["!", "the"])).all()
-
-
-def test_words_are_weighted_too(mini: Encoder):
-    encoder = Encoder(mini.backbone, tfidf("static")).fit(TEXTS)
-    bank, the = encoder.encode_words("the bank", ["bank", "the"])
-    words, table = encoder.backbone.model.get_input_embeddings().weight.detach(), encoder.method.weigh.table.values
-    tokens = ids(mini, ["the bank"])[0]
-    np.testing.assert_allclose(bank, table[tokens[-1]] * words[tokens[-1]], rtol=1e-5)
-    np.testing.assert_allclose(the, table[tokens[0]] * words[tokens[0]], rtol=1e-5)
 
 
 LETTERS = st.text("abcd é.", min_size=1).filter(str.strip)

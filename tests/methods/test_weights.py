@@ -64,11 +64,6 @@ def test_every_pooling_is_tested() -> None:
     assert {weigh.copy for weigh, _ in ROWS} == {*get_args(Copy)}
 
 
-def test_a_method_of_one_copy_sees_one() -> None:
-    assert rows(Plain("mean", "all", False), group=GROUP.limited(1)) == pytest.approx([0, 0.5, 0.5, 0, 0, 0])
-    assert rows(Plain("last", "last", False), group=GROUP.limited(1)) == [0, 0, 1, 0, 0, 0]
-
-
 @examples(25)
 @given(n=st.integers(1, 12), size=st.integers(1, 12), copies=st.integers(1, 3), special=st.booleans())
 def test_weights_by_position_are_those_of_the_formula(n: int, size: int, copies: int, special: bool) -> None:

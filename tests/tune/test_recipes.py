@@ -39,17 +39,13 @@ pytestmark = pytest.mark.filterwarnings("ignore:ditto on llama")
 
 
 def test_an_encoder_has_what_its_papers_have(bert):
-    found = families(Grid(), bert)
-    assert len(found) == 5  # plain pooling, values, and the heads; PromptBERT and a temperature
-    pools = {(m.weigh.pool, m.weigh.pool_special_tokens) for m, _ in found[0].methods()}
-    assert pools == {("mean", True), ("last", True), ("weighted", True), ("mean", False), ("cls", True)}
-    layers = {m.states.layers for m, _ in found[0].methods()}
-    pairs = {(0, "last"), (0, 1), (0, 2), (1, "last"), (-2, "last")}
-    inside = {("attention:all",), ("attention:upper",)}
-    assert layers == {("last",), (0,), (1,), (2,), ("table",), *pairs, *inside}
-    assert {m.states.kind for m, _ in found[1].methods()} == {"values:all", "values:upper"}
-    heads = list(found[2].methods())
-    assert len(heads) == 3 * 4 * 3 and {m.states.kind for m, _ in heads} == {"first_last", "last", "static"}
+    made = everything(families(Grid(), bert))
+    wanted = {"classical", "classical:pool=cls", "classical:states=layer:0+1", "classical:states=first_last_h1",
+              "classical:states=attention:upper", "classical:states=values:all", "classical:temperature=0.8",
+              "prompt:template=promptbert"}  # fmt: skip
+    assert wanted <= {spec for _, spec in made}
+    heads = [method for method, spec in made if spec.startswith("ditto")]
+    assert len(heads) == 3 * 4 * 3 and {m.states.kind for m in heads} == {"first_last", "last", "static"}
 
 
 def test_a_decoder_is_tried_by_every_published_method_that_it_supports(llama):
