@@ -49,7 +49,6 @@ COLUMNS = {
     "cost": pa.array([Decimal("1.50"), None]),
     "tags": pa.array([["a"], []], pa.large_list(pa.string())),
     "kind": pa.array(["x", "y"]).dictionary_encode(),
-    "view": pa.array(["x" * 30, None], pa.string_view()),
     "raw": pa.array([b"\xff", b""], pa.large_binary()),
     "more": pa.array([{"a": 1.5}, {"a": float("inf")}]),
     "half": pa.array([0.5, None], pa.float16()),
@@ -67,6 +66,6 @@ def test_columns_of_a_parquet_file_keep_their_types(run: Run, model: Path, tmp_p
         assert after[name].type == before[name].type and after[name].equals(before[name]), name
     assert embed(run, model, "-i", source, "-o", tmp_path / "out.jsonl", "--keep", names).code == 0
     assert [list(row.values())[1:-1] for row in kept(tmp_path / "out.jsonl")] == [
-        [1, "1970-01-01T00:00:00.000000001+00:00", "2026-01-31", "1.50", ["a"], "x", "x" * 30, "/w==", {"a": 1.5}, 0.5],
-        [None, "2009-02-13T23:31:30.123456789+00:00", None, None, [], "y", None, "", {"a": None}, None],
+        [1, "1970-01-01T00:00:00.000000001+00:00", "2026-01-31", "1.50", ["a"], "x", "/w==", {"a": 1.5}, 0.5],
+        [None, "2009-02-13T23:31:30.123456789+00:00", None, None, [], "y", "", {"a": None}, None],
     ]

@@ -9,22 +9,8 @@ import pytest
 from tests.cli.conftest import Run, array
 
 from afterword import Encoder, reba
-from afterword.cli.option_groups import Model, Texts, distinct, short_name
+from afterword.cli.option_groups import Texts, distinct, short_name
 from afterword.errors import BadRow
-
-
-def test_how_a_model_is_loaded(gpt2: Path):
-    encoder = Model(model=str(gpt2), device="cpu", dtype="bfloat16", max_length=7).load(reba())
-    assert (str(encoder.backbone.dtype), encoder.max_length, encoder.method) == ("torch.bfloat16", 7, reba())
-
-
-def test_float64_is_written_as_it_is(run: Run, gpt2: Path, tmp_path: Path):
-    words = ("embed", "-m", gpt2, "--method", "classical", "--dtype", "float64", "a text")
-    wanted = Encoder.load(gpt2, "classical", dtype="float64").encode(["a text"])
-    assert run(*words, "-o", tmp_path / "out.npy").code == 0
-    made = np.load(tmp_path / "out.npy")
-    assert made.dtype == np.float64 and np.array_equal(made, wanted)
-    assert np.array_equal([row["vector"] for row in run(*words).rows], wanted)
 
 
 def test_a_saved_encoder_has_its_own_method(run: Run, gpt2: Path, tmp_path: Path):

@@ -207,22 +207,18 @@ def _page(result: Comparison, typed: bool) -> list[str]:
 
 
 def _matrix(result: Comparison) -> list[str]:
-    """A table with a row per text. Its columns are the lines of the texts, or letters that are explained below it."""
-    left, right, tables = result.sides[0], result.sides[-1], result.tables
-    if tables is None or len(tables) > 1:
+    """A table with a row per text of one side; its columns are the lines of the texts."""
+    (side, *others), tables = result.sides, result.tables
+    if others or tables is None or len(tables) > 1:
         return []
-    if len(right.texts) > MATRIX or len(left.texts) > 4 * MATRIX:
-        return [f"{len(left.texts):,} x {len(right.texts):,} similarities; --json prints them all"]
-    two = len(result.sides) == 2
-    names = [str(rows[0]) for rows in left.rows]
-    heads = [chr(ord("a") + n) for n in range(len(right.texts))] if two else names
-    legend = heads if two else []
-    (similarities,) = tables.values()
-    columns = [Column([*names, *legend], "label")]
-    for head, values in zip(heads, similarities.T, strict=True):
-        columns.append(Column([*map(_shown, values), *[""] * len(legend)], "score", head))
-    texts = [_counted(side, i) for side in result.sides for i in range(len(side.texts))]
-    return table([*columns, Column(texts, "text")], page_width())
+    if len(side.texts) > MATRIX:
+        return [f"{len(side.texts):,} x {len(side.texts):,} similarities: --json prints them all"]
+    names = [str(rows[0]) for rows in side.rows]
+    columns = [Column(names, "label")]
+    for similarities in tables.values():
+        for head, scores in zip(names, similarities.T, strict=True):
+            columns.append(Column([*map(_shown, scores)], "score", head))
+    return table([*columns, Column([_counted(side, i) for i in range(len(side.texts))], "text")], page_width())
 
 
 def _pairs(result: Comparison, typed: bool) -> list[str]:
