@@ -17,7 +17,7 @@ from filelock import FileLock, Timeout
 from ..errors import AfterwordError, DataError, ModelError
 
 SAVED = re.compile(r".+\.(json|safetensors|txt|csv|model|jinja|spm|py)|\d+_[A-Z]\w*")
-"""Names that saving an encoder writes: files of the model, the tokenizer and `tune`, and a folder for each module."""
+"""Names that a saved encoder has: files of the model, the tokenizer and `tune`, and a folder for each module."""
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 LOCK = "lock"
@@ -25,10 +25,10 @@ LOCK = "lock"
 
 @contextmanager
 def atomic_file(path: Path) -> Iterator[BinaryIO]:
-    """Write a file under a temporary name in the same folder, and rename it once it is complete and on disk.
+    """Write a file under a temporary name in the same folder, and rename it when it is complete and on disk.
 
     Args:
-        path: the file; an existing file of that name is replaced at the end, or kept after any error.
+        path: the file; an existing file is replaced at the end, or kept after an error.
 
     Yields:
         The open file.
@@ -53,17 +53,17 @@ def atomic_file(path: Path) -> Iterator[BinaryIO]:
 
 @contextmanager
 def atomic_folder(folder: Path, overwrite: bool = False) -> Iterator[Path]:
-    """Write the folder of an encoder under a temporary name in the same place, and rename it once it is complete.
+    """Write the folder of an encoder under a temporary name, and rename it when it is complete.
 
     Args:
         folder: the target; its parents are created.
-        overwrite: replace the encoder that is saved there.
+        overwrite: replace an encoder that was saved there.
 
     Yields:
         A new folder to write to. After any error it is removed, and the target is unchanged.
 
     Raises:
-        ModelError: the target is not empty and not to be overwritten, or it cannot be written.
+        ModelError: the target is not empty and `overwrite` is false, or it cannot be written.
     """
     folder = Path(os.path.realpath(folder))
     check_folder(folder, overwrite)
@@ -90,7 +90,7 @@ def atomic_folder(folder: Path, overwrite: bool = False) -> Iterator[Path]:
 
 
 def check_folder(folder: Path, overwrite: bool = False) -> None:
-    """Raise ModelError, before a long computation, if an encoder cannot be saved in a folder."""
+    """Raise a ModelError, before a long computation, if an encoder cannot be saved to a folder."""
     if folder.exists() and not folder.is_dir():
         raise ModelError(f"{folder} is a file: choose a different name for the folder")
     names = os.listdir(folder) if folder.exists() else []
@@ -102,7 +102,7 @@ def check_folder(folder: Path, overwrite: bool = False) -> None:
 
 
 def check_target(path: Path) -> None:
-    """Raise DataError, before a long computation, if a file cannot be written under this name."""
+    """Raise a DataError, before a long computation, if a file cannot be written."""
     if path.is_dir():
         raise DataError(f"{path} is a folder: add the name of a file")
     if not path.parent.is_dir():
@@ -123,11 +123,11 @@ def sync(path: Path) -> None:
 
 @contextmanager
 def lock_folder(folder: Path, what: str) -> Iterator[None]:
-    """Create and lock a folder; afterwards, remove it if only the lock file is left in it.
+    """Create and lock a folder; at the end, remove it if it holds nothing but the lock file.
 
     Args:
-        folder: the folder; one process holds its lock at a time, until it ends in any way.
-        what: what the process does to the folder's parent, for the error message.
+        folder: the folder; only one process can hold its lock.
+        what: what the process does to the folder's parent, such as "training into", for the error message.
 
     Raises:
         ModelError: another process holds the lock.

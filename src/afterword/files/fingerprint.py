@@ -1,4 +1,4 @@
-"""Hashes of everything that a vector depends on, so that vectors of two encoders are never mixed."""
+"""Hashes of everything that a vector depends on, to keep vectors of different encoders apart."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PASSING = frozenset(
     "_name_or_path _commit_hash transformers_version architectures dtype torch_dtype use_cache output_attentions "
     "output_hidden_states return_dict id2label label2id problem_type auto_map".split()
 )
-"""Settings in a model's config that do not change vectors, or that are hashed separately; saving changes some."""
+"""Settings of a model's config that do not change vectors or are hashed separately; saving changes some."""
 
 
 def fingerprint(encoder: Encoder, weights: bytes | None = None) -> str:
@@ -39,16 +39,16 @@ def fingerprint(encoder: Encoder, weights: bytes | None = None) -> str:
 
     Args:
         encoder: the encoder.
-        weights: the `weights_digest` of its model, if it is known already.
+        weights: the `weights_digest` of the model; None computes it.
     """
     return _hash(described(encoder), weights or weights_digest(encoder.backbone.model))
 
 
 def identity(encoder: Encoder, weights: bytes | None = None) -> str:
-    """A hash (32 hexadecimal digits) of the same, without library versions and without the commit on the Hub.
+    """A hash (32 hexadecimal digits) of the same parts except library versions and the commit on the Hub.
 
-    Encoders with the same identity give vectors that can be compared with each other; between library versions they
-    may differ by rounding. Of the model's configuration, only values that are not transformers' defaults are hashed.
+    Vectors of encoders with the same identity are comparable; between library versions they may differ by rounding.
+    Of the model's configuration, only values that differ from transformers' defaults are hashed.
     """
     config: Any = encoder.backbone.model.config
     values = {k: v for k, v in described(encoder).items() if k not in {"versions", "revision"}}
@@ -62,7 +62,7 @@ def _hash(values: dict[str, Any], weights: bytes) -> str:
 
 
 def described(encoder: Encoder) -> dict[str, Any]:
-    """Everything that a fingerprint hashes, apart from the weights."""
+    """Collect everything that a fingerprint hashes except the weights."""
     config: Any = encoder.backbone.model.config
     chat = any(method.layout.chat is True for method in encoder.method.members)
     return {
@@ -81,7 +81,7 @@ def described(encoder: Encoder) -> dict[str, Any]:
 
 
 def _method(method: AnyMethod) -> dict[str, Any]:
-    """A method without its name; custom classes by a hash of their code instead of their import path."""
+    """Describe a method without its name, and custom classes by a hash of their code."""
     if isinstance(method, Ensemble):
         settings = {"join": method.join, "factors": method.factors(), "normalise": method.normalise}
         return {**settings, "methods": [_method(member) for member in method.methods]}
@@ -96,9 +96,9 @@ def _method(method: AnyMethod) -> dict[str, Any]:
 
 
 def weights_digest(model: nn.Module) -> bytes:
-    """A hash of every weight that can change a hidden state, whatever file it came from.
+    """Hash every weight that can change a hidden state.
 
-    A pooler comes after the hidden states and is excluded: a checkpoint without one gets random weights at each load.
+    A pooler is excluded: it follows the hidden states, and is random at each load of a checkpoint without one.
     """
     digest = hashlib.blake2b(digest_size=16)
     for name, tensor in sorted(model.state_dict().items()):
@@ -113,7 +113,7 @@ def _bytes(tensor: Tensor) -> bytes:
 
 
 def described_step(step: object) -> dict[str, Any]:
-    """A post-processing step: its kind, and its values or hashes of them."""
+    """Describe a post-processing step by its kind and its values, or hashes of them."""
     values = dict(field_values(step) if is_dataclass(step) else vars(step))
     for name, value in values.items():
         if isinstance(value, nn.Module):
@@ -124,7 +124,7 @@ def described_step(step: object) -> dict[str, Any]:
 
 
 def weights_hash(tensor: Tensor) -> str:
-    """A hash of one tensor, with its type and shape."""
+    """Hash a tensor with its type and shape."""
     digest = hashlib.blake2b(f"{tensor.dtype} {list(tensor.shape)}".encode(), digest_size=16)
     digest.update(_bytes(tensor))
     return digest.hexdigest()

@@ -24,18 +24,18 @@ from ..errors import DataError, MissingDataset, warn
 from ..spelling import did_you_mean
 
 TEXT = "text"  # the default name of the field with the texts
-LISTED = 30  # number of columns that an error lists
-CHECKED = 100  # number of JSON objects after which a field that none of them has is an error
+LISTED = 30  # columns that an error lists
+CHECKED = 100  # JSON objects to read before a missing field is an error
 ESCAPED = re.compile("[\udc80-\udcff]")  # a byte that could not be decoded, as `surrogateescape` keeps it
-DAMAGE = (OSError, EOFError, zlib.error, UnicodeError)  # what reading a damaged file raises
-LONGEST = 2**24  # maximum number of characters of a cell: an unclosed quote takes no more
+DAMAGE = (OSError, EOFError, zlib.error, UnicodeError)  # raised in reading a damaged file
+LONGEST = 2**24  # maximum number of characters of a cell, and so of text after an unclosed quote
 BATCH = 1024  # rows of a .parquet file in memory
 
 FORMATS = ("txt", "jsonl", "csv", "tsv", "parquet")
 TABLES = FORMATS[1:]
 """Formats whose records have named fields."""
 ENDINGS = (".jsonl", ".jsonl.gz", ".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet")
-"""Endings of files of rows."""
+"""Extensions of files of rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +43,8 @@ class FileForm:
     """The layout of a text file.
 
     Attributes:
-        delimiter: the character between the columns of a table; None = by the file's ending and its header.
-        encoding: its encoding; None = UTF-8.
+        delimiter: the character between the columns of a table; None = by the extension and the header.
+        encoding: the encoding; None = UTF-8.
         header: whether the first row of a table names its columns.
     """
 
@@ -61,9 +61,9 @@ class Record:
     """One record of a file.
 
     Attributes:
-        line: its first line, from 1; its row in a .parquet file; its position in a list of texts.
-        fields: by name; None if the record cannot be read.
-        problem: why it cannot be read.
+        line: the first line, the row in a .parquet file, or the position in a list of texts; from 1.
+        fields: values by name; None if the record cannot be read.
+        problem: why the record cannot be read.
     """
 
     line: int
@@ -76,11 +76,11 @@ class Reader(ABC):
 
     Attributes:
         field: the name of the field with the texts.
-        total: the length of the file, in bytes or rows; None if unknown.
-        at: how much of it has been read, in the same unit; bytes are read in blocks.
-        columns: the names of the columns; empty if they are unknown before the rows are read.
+        total: the length of the file in bytes or rows; None if unknown.
+        at: the number of bytes or rows read so far.
+        columns: the names of the columns; empty if unknown before the rows are read.
         only_strings: whether all values are strings.
-        kinds: the type of each column that is kept with the text: "text", "json", or an Arrow type.
+        kinds: the type of each kept column: "text", "json", or an Arrow type.
     """
 
     field: str = TEXT
@@ -92,10 +92,10 @@ class Reader(ABC):
 
     @abstractmethod
     def __iter__(self) -> Iterator[Record]:
-        """The records in order."""
+        """Read the records in order."""
 
     def close(self) -> None:
-        """Close the file, if there is one."""
+        """Close the file, if any."""
 
 
 class ListedReader(Reader):
@@ -103,7 +103,7 @@ class ListedReader(Reader):
 
     Args:
         texts: any values.
-        keep: further fields of every record.
+        keep: more fields of every record.
 
     >>> [record.fields for record in ListedReader(["a"])]
     [{'text': 'a'}]
@@ -121,13 +121,13 @@ class ListedReader(Reader):
 class LinesReader(Reader):
     """A text per line.
 
-    Lines that cannot be decoded are rejected one by one. But if `form` names no encoding, and the first line that is
-    not ASCII is not UTF-8, the file is in a different encoding, which is an error.
+    A line that cannot be decoded is rejected. But if `form` names no encoding and the first non-ASCII line is not
+    UTF-8, the file has a different encoding, which is an error.
 
     Args:
         stream: open for reading bytes.
         name: the file's name in errors.
-        form: its layout.
+        form: the layout.
     """
 
     def __init__(self, stream: BinaryIO, name: str = "the input", form: FileForm = USUAL_FORM) -> None:
@@ -136,14 +136,14 @@ class LinesReader(Reader):
         encoding = "utf-8-sig" if self.encoding == "utf-8" else self.encoding
         self.stream = io.TextIOWrapper(stream, encoding, "surrogateescape", newline="\n")
         self.certain = form.encoding is not None
-        self.source = getattr(stream, "fileobj", stream)  # of a gzipped file, the compressed bytes
+        self.source = getattr(stream, "fileobj", stream)  # the compressed bytes of a gzipped file
 
     def close(self) -> None:
         """Close the stream."""
         self.stream.close()
 
     def lines(self, ends: bool = False) -> Iterator[tuple[int, str, str | None]]:
-        """Line number, line and problem; bytes that cannot be decoded become lone surrogates."""
+        """Yield line number, line and problem; bytes that cannot be decoded become lone surrogates."""
         number, seekable = 0, self.source.seekable()
         try:
             for number, line in enumerate(self.stream, 1):
@@ -175,7 +175,7 @@ class JsonLinesReader(LinesReader):
     needed: Sequence[str] = ()
 
     def need(self, field: str | None, keep: Sequence[str] = ()) -> None:
-        """Name the field of the texts and further fields: it is an error if no object has one of them."""
+        """Set the field of the texts and kept fields, each of which an object must have."""
         self.field, self.needed = field or TEXT, [*([field] if field else []), *keep]
         self.kinds = dict.fromkeys(keep, "json")
 
@@ -212,19 +212,18 @@ class JsonLinesReader(LinesReader):
 
 
 Row = tuple[int, list[str] | None, str]
-"""Its first line, its cells (None if they cannot be read), and its problem."""
+"""A row's first line, its cells (None if they cannot be read), and its problem."""
 
 
 class CsvReader(LinesReader):
-    """A table with cells as in RFC 4180; its first row names its columns.
+    """A table with cells as in RFC 4180 and a header.
 
-    The delimiter is that of `form`, or else `default`; if the header does not contain `default`, a comma, semicolon or
-    tab that it does contain.
+    Without a delimiter in `form`, it is `default`, or a comma, semicolon or tab if the header lacks `default`.
 
     Args:
-        stream, name, form: as for `LinesReader`.
+        stream, name, form: see `LinesReader`.
         default: the usual delimiter of such a file.
-        tell: called with the delimiter that was chosen, if it is not the usual one.
+        tell: receives the delimiter if it is not the usual one.
 
     Raises:
         DataError: the header cannot be read.
@@ -253,7 +252,7 @@ class CsvReader(LinesReader):
         self.columns = self._header()
 
     def kind(self, column: str) -> Any:
-        """The type of a column, as for `Reader.kinds`."""
+        """The type of a column; see `Reader.kinds`."""
         return "text"
 
     def _rows(self, lines: Iterator[tuple[int, str, str | None]]) -> Iterator[Row]:
@@ -278,7 +277,7 @@ class CsvReader(LinesReader):
             yield start, None if problems else cells, "; ".join(problems)
 
     def _header(self) -> list[str]:
-        """The names of the columns: the cells of the first row, or numbers from 1."""
+        """Name the columns: by the cells of the first row, or by numbers from 1."""
         first = next(self.rows, None)
         if first is None:
             return []
@@ -306,7 +305,7 @@ class ParquetReader(Reader):
     """The columns of a .parquet file, of any type.
 
     Raises:
-        DataError: it is not such a file.
+        DataError: the file is not a .parquet file.
     """
 
     def __init__(self, path: Path) -> None:
@@ -325,7 +324,7 @@ class ParquetReader(Reader):
         return self.file.schema_arrow.field(column).type
 
     def read_only(self, field: str, keep: Sequence[str]) -> None:
-        """Read the column of the texts, which must be strings, and some further columns."""
+        """Read only the column of the texts, which must be strings, and kept columns."""
         kind = self.kind(field)
         value = kind.value_type if self.is_dictionary(kind) else kind
         if str(value) not in ("string", "large_string", "string_view", "null"):
@@ -352,7 +351,7 @@ def first_line(error: BaseException) -> str:
 
 
 def value_of(scalar: Any) -> Any:
-    """An Arrow value in Python; a time in nanoseconds, which needs pandas, as its integer."""
+    """Convert an Arrow value to Python; a time in nanoseconds, which needs pandas, becomes an integer."""
     try:
         return scalar.as_py()
     except ValueError:
@@ -374,15 +373,15 @@ def open_texts(
     Args:
         path: the file; None reads the standard input.
         stdin: the standard input, as bytes.
-        kind: one of `FORMATS`; None goes by the file's ending, and is "txt" for the standard input.
-        field: which column or field holds the texts; None = "text", or a table's only column.
-        keep: further columns to read.
-        form: its layout.
-        tell: called with each choice that was made.
+        kind: one of `FORMATS`; None = by extension, or "txt" for the standard input.
+        field: the column or field that holds the texts; None = "text", or a table's only column.
+        keep: more columns to read.
+        form: the layout.
+        tell: receives a message for each choice that the reader makes.
 
     Raises:
-        MissingDataset: no such file.
-        DataError: it has an unknown format, cannot be read, or has no such column.
+        MissingDataset: the file does not exist.
+        DataError: the file has an unknown format, cannot be read, or lacks a column.
     """
     if path is not None:
         check_file(path)
@@ -412,13 +411,13 @@ def open_rows(
     form: FileForm = USUAL_FORM,
     tell: Callable[[str], object] = warn,
 ) -> Reader:
-    """Open a file of rows, with all their fields. Arguments and errors are as for `open_texts`, except for these.
+    """Open a file of rows with all their fields; see `open_texts` for further arguments and errors.
 
     Args:
         path: the file.
-        field: a column that must be there; None = any.
-        kind: one of `TABLES`; None goes by the file's ending.
-        keep: further columns that must be there.
+        field: a required column, or None.
+        kind: one of `TABLES`; None = by extension.
+        keep: more required columns.
     """
     check_file(path)
     reader = _reader(path, str(path), kind or _kind(path, TABLES), form, tell)
@@ -430,7 +429,7 @@ def open_rows(
 
 
 def _reader(source: Path | BinaryIO, name: str, kind: str, form: FileForm, tell: Callable[[str], object]) -> Reader:
-    """Open a file of this format."""
+    """Open a file of a format."""
     if kind == "parquet":
         if not isinstance(source, Path):
             raise DataError("a parquet file cannot be read from the standard input: pass its path")
@@ -449,7 +448,7 @@ def _reader(source: Path | BinaryIO, name: str, kind: str, form: FileForm, tell:
 
 
 def _need(reader: CsvReader | ParquetReader, field: str | None, keep: Sequence[str]) -> None:
-    """Set the column of the texts; raise a DataError if a column is missing or two have the same name."""
+    """Set the column of the texts; raise a DataError if a column is missing or appears twice."""
     columns = reader.columns
     if twice := [column for column in dict.fromkeys(columns) if column and columns.count(column) > 1]:
         raise DataError(f"{reader.name} has two columns named {', '.join(map(repr, twice))}: rename one")
@@ -470,7 +469,7 @@ def _opened(path: Path) -> BinaryIO:
 
 
 def check_file(path: Path) -> None:
-    """Raise a MissingDataset or a DataError if there is no such file."""
+    """Raise a MissingDataset or a DataError if the path is not a file."""
     if path.is_dir():
         raise DataError(f"{path} is a folder: pass a file")
     if not path.exists():
@@ -492,7 +491,7 @@ def check_encoding(name: str) -> str:
 
 
 def format_of(path: Path) -> str:
-    """The format in a file's name, in lower case; "" if the name has no ending.
+    """The format in a file's name, in lower case; "" if the name has no extension.
 
     >>> format_of(Path("a.jsonl")), format_of(Path("A.CSV.GZ"))
     ('jsonl', 'csv')

@@ -1,6 +1,6 @@
 """Load an encoder from a model or from a folder of sentence-transformers, LLM2Vec, AnglE or GritLM.
 
-Each setting of a folder that changes vectors is followed, or refused by name.
+Each setting of a folder that changes vectors is applied, or refused by name.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ from ..text.layout import Layout
 logger = logging.getLogger(__name__)
 
 CONFIG = "afterword.json"
-"""The configuration of Afterword's module, which holds the method."""
+"""The configuration of Afterword's module, with the method."""
 
 FITTED = "afterword.safetensors"
-"""The file with the fitted token weights."""
+"""The file of the fitted token weights."""
 
 OURS = "afterword.st.Afterword"
 
 FLOW = "afterword.st.Flow"
 
 LIBRARY = "sentence_transformers.models."
-"""The path from which every version of sentence-transformers can import its own modules."""
+"""The import path of modules that works in every version of sentence-transformers."""
 
 POOLINGS = {"cls": "cls", "mean": "mean", "lasttoken": "last", "weightedmean": "weighted"}
 
@@ -59,10 +59,10 @@ LEGACY = {
 """The names of the pooling modes before sentence-transformers 5.4."""
 
 PLAIN_TEXT = {"text": {"method": "forward", "method_output_name": "last_hidden_state"}}
-"""The modality_config of a Transformer module that only tokenizes texts."""
+"""The modality_config of a Transformer module for texts only."""
 
 HARMLESS = {"dtype", "torch_dtype", "attn_implementation", "trust_remote_code", "add_pooling_layer"}
-"""Model arguments that change vectors by rounding at most."""
+"""Model arguments that change vectors by no more than rounding."""
 
 LLM2VEC, ANGLE, START = "llm2vec_config.json", "angle.config", "BiLLM_START_INDEX"
 POOLS = {
@@ -75,7 +75,7 @@ POOLS = {
     },
     ANGLE: {"avg": "mean", "last": "last", "cls": "cls"},
 }
-"""Their names of the poolings, and those of Afterword."""
+"""Afterword's names for the poolings of these folders."""
 LLAMA3, INST, QWEN = "meta-llama/Meta-Llama-3-8B", "[INST] {text} [/INST]", "<|im_start|>user\n{text}<|im_end|>"
 FORMATS = {
     f"{LLAMA3}-Instruct": "<|start_header_id|>user<|end_header_id|>\n\n{text}<|eot_id|>",
@@ -103,7 +103,7 @@ def read_encoder(
     subfolder: str,
     **options: Any,
 ) -> dict[str, Any]:
-    """Load the fields of an encoder; the arguments are those of `Encoder.load`."""
+    """Load the fields of an encoder; see `Encoder.load` for the arguments."""
     if not isinstance(name, str | os.PathLike):
         raise ModelError(f"{name!r} is not a model: pass a folder, or a name on the Hub")
     if isinstance(method, str):
@@ -115,7 +115,7 @@ def read_encoder(
 def read_located(
     source: ModelSource, name: str, method: AnyMethod | None, *, max_length: int | None, **options: Any
 ) -> dict[str, Any]:
-    """Load the fields of an encoder from a located source; `name` is what the user called it."""
+    """Load the fields of an encoder from a located source; `name` is the name that the user typed."""
     folder, commit = source.folder()
     if (folder / "modules.json").exists():
         return _read_modules(folder, commit, method, max_length, options)
@@ -138,7 +138,7 @@ def read_located(
 def _read_modules(
     folder: Path, commit: str | None, method: AnyMethod | None, max_length: int | None, options: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Load an encoder from a sentence-transformers folder; a method of the caller replaces that of the folder."""
+    """Load an encoder from a sentence-transformers folder; ``method`` replaces the folder's method."""
     saved = read_folder(folder)
     backbone = load_backbone(saved.model, **options)
     if saved.library_modules and backbone.tokenizer.hf.truncation_side == "left":
@@ -171,8 +171,7 @@ def _read_modules(
 class SavedEncoder:
     """The content of a sentence-transformers folder, without the model's weights.
 
-    `library_modules` says whether it begins with sentence-transformers' Transformer and Pooling modules, not with
-    Afterword's.
+    `library_modules`: the folder starts with the library's Transformer and Pooling modules, not with Afterword's.
     """
 
     model: Path
@@ -190,7 +189,7 @@ def read_folder(folder: Path) -> SavedEncoder:
     """Read a sentence-transformers folder, without the model's weights.
 
     Raises:
-        ModelError: it is broken, or holds a module or a setting that is not supported.
+        ModelError: the folder is broken, or a module or a setting is not supported.
     """
     saved, kinds = SavedEncoder(folder, classical()), []
     for module in read_json(folder / "modules.json", list):
@@ -245,9 +244,9 @@ def _read_settings(saved: SavedEncoder, path: Path) -> None:
 
 
 def with_document_prompt(prompts: dict[str, str] | None) -> dict[str, str]:
-    """Prompts without empty ones, and with the one for documents under the name "document".
+    """Drop empty prompts, and store the prompt for documents under the name "document".
 
-    Every SentenceTransformer has a prompt "document", empty by default, and so it would never use "passage".
+    Every SentenceTransformer has a prompt "document", empty by default, which hides "passage".
 
     >>> with_document_prompt({"passage": "p: ", "query": ""})
     {'passage': 'p: ', 'document': 'p: '}
@@ -273,12 +272,12 @@ def read_ours(path: Path) -> tuple[AnyMethod, int | None]:
 
 
 def by_table(method: AnyMethod) -> dict[str, Method]:
-    """The method, or the methods of an ensemble, by the names of their tables of token weights in a file."""
+    """The members of a method, by the names of their tables of token weights in a file."""
     return {f"table.{i}" if isinstance(method, Ensemble) else "table": m for i, m in enumerate(method.members)}
 
 
 def _with_table(method: Method, name: str, path: Path) -> Method:
-    """The method with its token weights, if it is fitted to texts."""
+    """Add the token weights to a method that is fitted to texts."""
     if not isinstance(method.weigh, ByToken):
         return method
     tensors = _tensors(path / FITTED)
@@ -308,7 +307,7 @@ def _read_transformer(saved: SavedEncoder, path: Path) -> None:
 
 
 def _unsupported(read: dict[str, Any]) -> str | None:
-    """The first setting of a Transformer module that would change vectors and is not supported here."""
+    """Find the first setting of a Transformer module that changes vectors and is not supported."""
     for key in ("query_length", "document_length", "query_expansion", "processing_kwargs", "config_args",
                 "config_kwargs", "tokenizer_args", "processor_kwargs", "tokenizer_name_or_path"):  # fmt: skip
         if read.get(key):
@@ -399,9 +398,9 @@ READERS = {
 
 
 def read_foreign(folder: Path) -> tuple[str, dict[str, Any]] | None:
-    """The file of LLM2Vec or AnglE in a folder, and its settings; None for any other folder.
+    """Find the file of LLM2Vec or AnglE in a folder, and its settings; None for a different folder.
 
-    A folder of LLM2Vec without its file is recognised by the classes that its configurations name.
+    Without its file, a folder of LLM2Vec is recognised by the classes in its configurations.
     """
     names = (LLM2VEC, ANGLE, MODEL_CONFIG, ADAPTER)
     read = {name: read_json(folder / name, dict) for name in names if (folder / name).exists()}
@@ -413,7 +412,7 @@ def read_foreign(folder: Path) -> tuple[str, dict[str, Any]] | None:
 
 
 def foreign_method(file: str, settings: dict[str, Any], backbone: Backbone) -> Method:
-    """The method of a folder: `file` is `LLM2VEC` or `ANGLE`, `settings` its content, `backbone` the loaded model."""
+    """Make the method of a folder from the settings in `file`, which is `LLM2VEC` or `ANGLE`."""
     key, default = ("pooling_mode", "mean") if file == LLM2VEC else ("pooling_strategy", "cls")
     pooling, layers = settings.get(key, default), backbone.facts.layers
     if pooling not in POOLS[file]:
@@ -430,9 +429,10 @@ def foreign_method(file: str, settings: dict[str, Any], backbone: Backbone) -> M
 
 
 def gritlm(backbone: Backbone) -> Method | None:
-    """The method of a GritLM model (ContextualAI/gritlm@134d8b4), recognised by its modelling file; None for others.
+    """Make the method of a GritLM model (ContextualAI/gritlm@134d8b4), or None for a different model.
 
-    That file is removed from the configuration, so that a saved encoder keeps its method.
+    The name of the modelling file, which identifies the model, leaves the configuration: a saved encoder keeps its
+    method.
     """
     config: Any = backbone.model.config
     if "gritlm" not in str(getattr(config, "auto_map", None)).lower():
@@ -443,7 +443,7 @@ def gritlm(backbone: Backbone) -> Method | None:
 
 
 def _around(backbone: Backbone, pooling: str) -> str:
-    """The text around a text in LLM2Vec, by the name of the base model; a copy's configuration may hold the name."""
+    """Find LLM2Vec's template for the base model, whose name may stand in the configuration of a copy."""
     name = str(backbone.model.name_or_path)
     if (Path(name) / MODEL_CONFIG).exists():
         name = str(read_json(Path(name) / MODEL_CONFIG, dict).get("_name_or_path") or name)
@@ -456,7 +456,7 @@ def _around(backbone: Backbone, pooling: str) -> str:
 
 
 def _bidirectional(layers: int) -> int:
-    """The number of last layers that BiLLM makes bidirectional: from its environment variable on, by default all."""
+    """Count the last layers that BiLLM makes bidirectional: its environment variable names the first, 0 by default."""
     first = os.environ.get(START)
     if first is None:
         logger.warning("%s: all layers are bidirectional, as is BiLLM's default; set %s to change it", ANGLE, START)

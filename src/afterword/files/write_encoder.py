@@ -1,4 +1,4 @@
-"""Save an encoder as a folder that sentence-transformers reads too."""
+"""Save an encoder as a sentence-transformers folder."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
 WEIGHTS = "model.safetensors"
 NAMES: dict[type[Post], str] = {Normalise: "Normalize", FittedFlow: "Flow"}
-"""Steps whose module is not named like their class."""
+"""Steps whose module and class have different names."""
 
 
 def fits_library_modules(encoder: Encoder) -> bool:
     """Whether sentence-transformers' Transformer and Pooling modules give the same vectors as the encoder.
 
-    They do for the mean, the weighted mean, the last and the first token of the last hidden states, special tokens
-    included. The tokenizer must have a padding token. For an encoder-decoder model they would run the decoder too.
+    True for the mean, the weighted mean, the last and the first token of the last hidden states, special tokens
+    included, if the tokenizer has a padding token and the model has no decoder.
     """
     method, hf = encoder.method, encoder.backbone.tokenizer.hf
     pads = hf.pad_token is not None or hf.eos_token is not None
@@ -81,9 +81,9 @@ def _write(encoder: Encoder, folder: Path) -> None:
 
 
 def module_steps(encoder: Encoder) -> tuple[list[Post], int | None]:
-    """The steps of an encoder as sentence-transformers expresses them: modules, then `truncate_dim` for the vector.
+    """Convert the steps of an encoder to sentence-transformers modules and a final `truncate_dim`.
 
-    A truncation that another step follows becomes a dense layer, with the first rows of the identity matrix.
+    A truncation before another step becomes a dense layer with the first rows of the identity matrix.
 
     Raises:
         NotFitted: a step is not fitted yet.
@@ -100,7 +100,7 @@ def module_steps(encoder: Encoder) -> tuple[list[Post], int | None]:
 
 
 def _padding(tokenizer: Any) -> Any:
-    """The tokenizer for sentence-transformers' modules, which pad after the text, with any token."""
+    """Copy a tokenizer, and let it pad after the text, as sentence-transformers' modules need it."""
     tokenizer = copy.deepcopy(tokenizer)
     tokenizer.padding_side = tokenizer.truncation_side = "right"
     if tokenizer.pad_token is None:
@@ -109,7 +109,7 @@ def _padding(tokenizer: Any) -> Any:
 
 
 def write_config(folder: Path, method: AnyMethod, max_length: int | None) -> None:
-    """Write the configuration of Afterword's module, and the fitted token weights."""
+    """Write the configuration and the fitted token weights of Afterword's module."""
     tables = {}
     for name, member in by_table(method).items():
         if isinstance(member.weigh, ByToken) and member.weigh.table is not None:
@@ -146,7 +146,7 @@ def _write_step(step: Post, folder: Path) -> str:
 
 
 def write_flow(step: FittedFlow, folder: Path) -> None:
-    """Write a normalising flow into its module's folder, which exists."""
+    """Write a normalising flow into its module's existing folder."""
     _dump(folder / "config.json", step.net.shape)
     save_file({name: t.detach().cpu().contiguous() for name, t in step.net.state_dict().items()}, folder / WEIGHTS)
 

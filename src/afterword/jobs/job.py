@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import astuple, dataclass
@@ -25,11 +24,9 @@ from .stored import REJECTED, UNKNOWN, VectorsInfo, read_info
 if TYPE_CHECKING:
     from .shard import ShardWorker
 
-FORMAT = 2
 SHARDS, REJECTS, LOCK = "shards", "rejects.jsonl", "lock"
 INPUT, JOINED = "input", "joined"  # files of the hidden job of an output file
 SHARD_ROWS = 1024  # what two cores embed in about 20 s with a model of the size of MiniLM to BERT-base
-NAME = re.compile(r"[0-9]{6,}\.parquet")
 TEMPORARY = ".afterword-*.tmp"  # what a run that was killed has left
 
 
@@ -73,10 +70,7 @@ class Job:
         """Open a job to read it; raises a JobError if the folder does not hold one."""
         folder = Path(folder)
         try:
-            begun = json.loads((folder / JOB).read_bytes())
-            if begun["format"] != FORMAT:
-                raise JobError(f"{folder} has format {begun['format']}, and this version reads {FORMAT}")
-            return cls(folder, begun)
+            return cls(folder, json.loads((folder / JOB).read_bytes()))
         except (FileNotFoundError, NotADirectoryError):
             raise JobError(f"{folder} is not a job: {JOB} is missing; `embed -o {folder}/` begins one") from None
         except (OSError, ValueError, KeyError, TypeError) as e:
@@ -110,7 +104,7 @@ class Job:
         else:
             check_foreign(folder)
         begun = {
-            "format": FORMAT, "settings": settings, "run": worker.recipe.run, "inputs": worker.inputs_now(),
+            "settings": settings, "run": worker.recipe.run, "inputs": worker.inputs_now(),
             "plan": [astuple(shard) for shard in cut(worker.inputs, shard_rows)],
         }  # fmt: skip
         (folder / SHARDS).mkdir(parents=True, exist_ok=True)
@@ -227,8 +221,7 @@ def shard_file(folder: Path, number: int) -> Path:
 
 def shards_in(folder: Path) -> dict[int, Path]:
     """Find the files of the finished shards of a job, by ascending number."""
-    numbers = sorted(int(path.stem) for path in (folder / SHARDS).glob("*.parquet") if NAME.fullmatch(path.name))
-    return {number: shard_file(folder, number) for number in numbers}
+    return {int(path.stem): path for path in sorted((folder / SHARDS).glob("[0-9]*.parquet"))}
 
 
 def check_foreign(folder: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
@@ -114,7 +114,7 @@ def join(job: Job, path: Path, *, overwrite: bool = False) -> int:
         return _write_rows(job, file, kind)
 
 
-def _write_rows(job: Job, file: BinaryIO, kind: str, exact: frozenset[str] = frozenset()) -> int:
+def _write_rows(job: Job, file: BinaryIO, kind: str, exact: Sequence[str] = ()) -> int:
     """Write the rows of all shards to a file and return their number. ``exact`` columns hold JSON."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -190,8 +190,7 @@ def finish(job: Job, output: OutputFile, kinds: Mapping[str, Any]) -> int:
     joined = job.folder / JOINED
     try:
         with atomic_file(joined) as file:
-            exact = frozenset(name for name, kind in kinds.items() if kind == "exact")
-            rows = _write_rows(job, file, kind_of(output.path), exact)
+            rows = _write_rows(job, file, kind_of(output.path), [n for n, kind in kinds.items() if kind == "exact"])
     except DataError as e:
         raise DataError(f"{e}; {job.kept()}") from None
     with Rejects(output.listing) as listed:
