@@ -6,13 +6,10 @@ from argparse import Namespace
 from pathlib import Path
 
 import captions_side_by_side
-import numpy as np
 import pytest
-from captions_side_by_side import Retrieved, side_by_side
 
 from afterword import Encoder
 from afterword.encode.similarity import similarity
-from afterword.tasks.captions import Captions
 
 IMAGES = {
     "a.jpg": ["A dog runs on the grass.", "The dog runs over green grass."],
@@ -48,25 +45,6 @@ def test_a_table(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[
         order = [i for i in similarity(vectors[2:3], vectors, "cosine")[0].argsort()[::-1] if i != 2]
         marked = [f"**{captions[i]}**" if i == 3 else captions[i] for i in order]
         assert [row[column] for row in cells[2:]] == marked
-
-
-CAPTIONS = Captions.concatenate(["a.jpg", "b.jpg"], [["a dog", "the dog"], ["a | cat", "the\ncat"]])
-GOOD = np.array([[1, 0], [1, 0.1], [0, 1], [0.1, 1]])
-BAD = np.array([[1, 0], [0.1, 1], [0.9, 0.1], [0, 1]])
-
-
-def test_rows_by_query_method_and_rank() -> None:
-    rows = side_by_side(CAPTIONS, {"good": GOOD, "bad": BAD}, ["b.jpg", "a.jpg"], k=2)
-    assert rows == [
-        Retrieved("b.jpg", "a | cat", "good", 1, "the\ncat", True),
-        Retrieved("b.jpg", "a | cat", "good", 2, "the dog", False),
-        Retrieved("b.jpg", "a | cat", "bad", 1, "a dog", False),
-        Retrieved("b.jpg", "a | cat", "bad", 2, "the dog", False),
-        Retrieved("a.jpg", "a dog", "good", 1, "the dog", True),
-        Retrieved("a.jpg", "a dog", "good", 2, "the\ncat", False),
-        Retrieved("a.jpg", "a dog", "bad", 1, "a | cat", False),
-        Retrieved("a.jpg", "a dog", "bad", 2, "the dog", True),
-    ]
 
 
 def test_a_pair_differs_in_the_last_layer_alone_and_is_not_run_again(tmp_path: Path):
