@@ -1,15 +1,18 @@
-"""What a user sees first: the names, and that looking at them costs nothing."""
+"""What a user sees first: names that cost no import, help, and warnings that name the line of the caller."""
 
 import subprocess
 import sys
+import warnings
 from importlib.metadata import entry_points, version
 from pathlib import Path
 
 import jaxtyping
 import pytest
 import torch
+from tests import less_repetition
 
 import afterword
+from afterword import Encoder, bellm, classical, errors
 from afterword.backbone.attention_taps import ScoreView
 from afterword.shapes import States
 
@@ -73,3 +76,23 @@ def test_shapes_are_checked_wherever_tensors_pass() -> None:
     q, k = torch.zeros(2, 4, 5, 8), torch.zeros(2, 2, 6, 8)  # five queries, six keys
     with pytest.raises(jaxtyping.TypeCheckError):
         ScoreView(0, 0, True, q, k, 1.0)
+
+
+def test_a_warning_names_the_line_that_has_called_afterword(oracle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(less_repetition, "__name__", "jaxtyping.sampled")  # its frames stand around each checked call
+    bert, gpt2 = (str(oracle / "models" / name) for name in ("bert", "gpt2"))
+    short, causal = Encoder.load(bert, classical(), max_length=8), Encoder.load(gpt2, classical())
+    for call in (
+        lambda: short.encode(["long " * 40]),
+        lambda: short.encode_query(["long " * 40]),
+        lambda: short.encode_words(["long " * 40], [["long"]]),
+        lambda: causal.encode_chunks("One. Two.", "sentences"),
+        lambda: Encoder.load(bert, bellm()),  # behind an `__init__` that has no file
+        lambda: Encoder(causal.backbone, bellm(last=1, pool="last")),
+        lambda: errors.warn("mine"),
+    ):
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            call()
+        code = call.__code__
+        assert [(one.filename, one.lineno) for one in told] == [(code.co_filename, code.co_firstlineno)]
