@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from afterword.errors import InputError
-from afterword.text.inputs import Distinct, check_conditions, check_ids, check_texts, with_prompt, words_by_text
+from afterword.text.inputs import Distinct, check_conditions, check_texts, with_prompt, words_by_text
 from afterword.text.layout import Layout
 
 
@@ -78,11 +78,6 @@ def test_a_condition_that_cannot_be_used(conditions, value) -> None:
 def test_a_prompt_that_cannot_be_used(prompt) -> None:
     with pytest.raises(InputError, match="prompt"):
         with_prompt(Layout(), prompt)
-
-
-def test_ids_outside_the_vocabulary() -> None:
-    with pytest.raises(InputError, match=r"text 1 holds token id 10.*ends at 9"):
-        check_ids(["a", [3, 10]], 10)
 
 
 def test_words_by_text() -> None:

@@ -10,7 +10,7 @@ from tests.tiny import tiny, tiny_tokenizer
 
 from afterword import Encoder, classical
 from afterword.backbone.loading import load_backbone
-from afterword.errors import InputError, NoMaskToken
+from afterword.errors import InputError
 from afterword.text.tokenizer import Tokenizer
 
 
@@ -31,12 +31,6 @@ def test_another_librarys_padding_does_not_reach_us(hf) -> None:
     hf(["a", "a longer text"], padding=True, truncation=True, max_length=4)
     hf.backend_tokenizer.enable_padding(length=50)
     assert own.ids(["a", "a longer text"]) == before
-
-
-def test_no_mask_token_is_said(hf) -> None:
-    hf.mask_token = None
-    with pytest.raises(NoMaskToken):
-        _ = Tokenizer(hf).mask_id
 
 
 @pytest.fixture(scope="module")
