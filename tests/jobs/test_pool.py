@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -67,12 +67,17 @@ def workers(folder: Path) -> list[int]:
     return [int(path.name[3:]) for path in folder.glob("pid*")]
 
 
-def end(folder: Path) -> None:
-    """Wait for the end of the worker processes."""
+def wait_for_end(pids: Iterable[int]) -> None:
+    """Wait until processes have ended."""
     late = time.monotonic() + 60
-    while any(state(pid) not in ("gone", "Z") for pid in workers(folder) if pid != os.getpid()):
+    while any(state(pid) not in ("gone", "Z") for pid in pids):
         assert time.monotonic() < late, "a worker is left"
         time.sleep(0.01)
+
+
+def end(folder: Path) -> None:
+    """Wait until the workers have ended."""
+    wait_for_end([pid for pid in workers(folder) if pid != os.getpid()])
 
 
 @pytest.mark.slow

@@ -103,8 +103,10 @@ class Job:
                     path.unlink(missing_ok=True)
         else:
             check_foreign(folder)
+        recipe = worker.recipe
+        run = {"device": recipe.load.get("device"), "batch_tokens": recipe.options.get("batch_tokens")}
         begun = {
-            "settings": settings, "run": worker.recipe.run, "inputs": worker.inputs_now(),
+            "settings": settings, "run": run, "inputs": worker.inputs_now(),
             "plan": [astuple(shard) for shard in cut(worker.inputs, shard_rows)],
         }  # fmt: skip
         (folder / SHARDS).mkdir(parents=True, exist_ok=True)

@@ -200,11 +200,9 @@ def finish(job: Job, output: OutputFile, kinds: Mapping[str, Any]) -> int:
                 listed.add(row, **reason)
     if not listed.count and output.rejects is None:
         output.listing.unlink(missing_ok=True)  # of an earlier run
-    try:
-        check_some(rows, listed.count, output.listing)
-    except DataError:
+    if rows == listed.count > 0:
         shutil.rmtree(job.folder, ignore_errors=True)
-        raise
+    check_some(rows, listed.count, output.listing)
     if output.path.exists() and not output.overwrite:
         raise DataError(f"{output.path} has appeared since this run began: move it away, or pass overwrite=True")
     joined.replace(output.path)

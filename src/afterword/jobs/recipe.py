@@ -251,11 +251,6 @@ class Recipe:
         """The types of the columns that are neither vectors nor kept from the input."""
         return WORD_COLUMNS if self.words else {TEXT: "text"} if self.chunk is None else CHUNK_COLUMNS
 
-    @property
-    def run(self) -> dict[str, Any]:
-        """The settings that may change when a job is resumed."""
-        return {"device": self.load.get("device"), "batch_tokens": self.options.get("batch_tokens")}
-
     def open(self) -> MethodsEmbedder:
         """Load the encoder, and fit it if necessary."""
         chunking = None if self.chunk is None else Chunking.parse(self.chunk, self.late, self.overlap)

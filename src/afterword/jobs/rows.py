@@ -203,15 +203,11 @@ class Inputs:
     condition_field: str | None = None
     words: bool = False
 
-    @property
-    def layout(self) -> FileForm:
-        """The layout of the files."""
-        return FileForm(self.delimiter, self.encoding, not self.no_header)
-
     def open(self, file: int = 0, tell: Callable[[str], object] = lambda _: None) -> Reader:
         """Open one of the files; ``tell`` receives each unusual choice in reading it."""
         columns = [*self.keep, *([self.condition_field] if self.condition_field else [])]
-        options: dict[str, Any] = {"keep": columns, "form": self.layout, "tell": tell}
+        form = FileForm(self.delimiter, self.encoding, not self.no_header)
+        options: dict[str, Any] = {"keep": columns, "form": form, "tell": tell}
         path = self.files[file] if self.files else None
         if path is None or not self.words:
             return read.open_texts(path, sys.stdin.buffer, kind=self.format, field=self.field, **options)
