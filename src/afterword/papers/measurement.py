@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
 
-import numpy as np
+import orjson
 import torch
 
 from ..backbone.attention_taps import Tap
@@ -28,24 +28,21 @@ class Measurement:
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields, with arrays as lists and NaN and infinity as null."""
-        return {f.name: for_json(getattr(self, f.name)) for f in fields(self)}
+        return for_json(asdict(self))  # type: ignore[no-any-return]
 
 
 def for_json(value: Any) -> Any:
-    """Convert a value to lists, dicts, numbers and null.
+    """Convert a value to lists, dicts, numbers and null; NaN and infinity are null.
 
-    >>> for_json((1.0, float("nan"), np.float32(0.5)))
-    [1.0, None, 0.5]
+    >>> for_json((1.0, float("nan")))
+    [1.0, None]
     """
-    if isinstance(value, Measurement):
-        return value.to_json()
-    if isinstance(value, np.ndarray | np.generic):
-        return for_json(value.tolist())
-    if isinstance(value, Mapping):
-        return {str(k): for_json(v) for k, v in value.items()}
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return [for_json(v) for v in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+    def default(part: Any) -> Any:
+        return part.to_json() if isinstance(part, Measurement) else part.tolist()
+
+    option = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS | orjson.OPT_PASSTHROUGH_DATACLASS
+    return orjson.loads(orjson.dumps(value, default=default, option=option))
 
 
 @dataclass(frozen=True)
