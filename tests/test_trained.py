@@ -4,9 +4,7 @@ import gzip
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
-import torch
 from transformers import AutoModel, AutoModelForCausalLM, AutoTokenizer, logging
 
 from afterword import Encoder, bellm
@@ -18,7 +16,6 @@ METHODS = {
     "afterword-mini-bellm": bellm(),
     "afterword-mini-distilled": bellm(last=6, template=None),
 }
-TEXTS = ["A man plays the guitar.", "Somebody makes music on a string instrument.", "Share prices fell.", "雨"]
 PAID = {1: [64.88, 75.20, 58.62], 5: [59.48, 77.77, 55.76]}
 """Spearman x 100 of the two trained models, and of the untrained one by BeLLM."""
 
@@ -47,15 +44,6 @@ def test_they_bring_their_method_and_say_nothing(capfd: pytest.CaptureFixture[st
     assert capfd.readouterr() == ("", "") and not recwarn.list
 
 
-@pytest.mark.parametrize("name", METHODS)
-def test_sentence_transformers_opens_them(name: str):
-    library = pytest.importorskip("sentence_transformers", reason="the extra st is not installed")
-    theirs = library.SentenceTransformer(str(PACKAGED / name), trust_remote_code=True, device="cpu")
-    theirs = theirs.float()  # there a checkpoint keeps its own type
-    ours = Encoder.load(name, device="cpu").encode(TEXTS)
-    assert np.abs(theirs.encode(TEXTS) - ours).max() <= 1e-6 * np.abs(ours).max()
-
-
 @pytest.mark.parametrize("step", [5, pytest.param(1, marks=pytest.mark.soak)])
 def test_training_paid(data: Path, tmp_path: Path, step: int):
     """On pairs that nothing was trained on, every fifth of them (all in `make soak`): far above the untrained model."""
@@ -65,17 +53,3 @@ def test_training_paid(data: Path, tmp_path: Path, step: int):
     scores = {name: 100 * task.run(Encoder.load(name), dev).main for name in METHODS}
     scores["untrained"] = 100 * task.run(Encoder.load("afterword-mini", bellm()), dev).main
     assert [scores[name] for name in (*METHODS, "untrained")] == pytest.approx(PAID[step], abs=0.05)
-
-
-@pytest.mark.parametrize(
-    "text", ["The city is the capital of the province and has a large population.", "中国是世界上人口最多的国家之一。"]
-)
-def test_it_prefers_sentences_to_their_words_in_disorder(text: str):
-    model = AutoModelForCausalLM.from_pretrained(PACKAGED / "afterword-mini", dtype=torch.float32).eval()
-    tokenizer = AutoTokenizer.from_pretrained(PACKAGED / "afterword-mini")
-    ids = tokenizer(text, return_tensors="pt").input_ids
-    order = torch.randperm(ids.shape[1] - 1, generator=torch.Generator().manual_seed(1)) + 1
-    shuffled = torch.cat([ids[:, :1], ids[:, order]], 1)
-    with torch.inference_mode():
-        right, wrong = (model(input_ids=row, labels=row).loss.item() for row in (ids, shuffled))
-    assert right < wrong - 0.5

@@ -1,8 +1,6 @@
-"""A turning point by gates (at 0 the causal model, at 1 BeLLM's), and BeLLM trained with its neighbours."""
+"""A turning point by gates (at 0 the causal model, at 1 BeLLM's)."""
 
-import gzip
 import json
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +14,6 @@ from afterword import Encoder, bellm
 from afterword.backbone.bidirectional import Sight
 
 pytest.importorskip("peft", reason="the extra train is not installed")
-import turning_neighbours
 from learn_turning_point import Gates
 
 RECIPE = Path(__file__).parents[2] / "recipes" / "learn_turning_point.py"
@@ -52,32 +49,3 @@ def test_the_recipe_runs_and_prints_where_they_end(tmp_path: Path):
     assert len(found["gates"]) == 3 and len(found["path"]) == len(found["losses"]) == 8
     assert found["path"][-1] == found["gates"] and any(g > 0 for g in found["gates"])
     assert np.isfinite(found["losses"]).all() and set(found["dev"]) == {"before", "after", "after, gates at 0"}
-
-
-WORDS = "cat dog king queen river bank money guitar pasta garden".split()
-
-
-def write(file: Path, rows: list[dict[str, object]]) -> None:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_bytes(gzip.compress("".join(json.dumps(row) + "\n" for row in rows).encode()))
-
-
-@pytest.mark.slow
-def test_finished_trainings_are_not_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys):
-    pairs = [(a, b) for i, a in enumerate(WORDS) for b in WORDS[i:]][:40]
-    scored = [{"sentence1": f"The {a}.", "sentence2": f"A {b}.", "score": len(a) % 3 + 5 * (a == b)} for a, b in pairs]
-    write(tmp_path / "en/sts/stsb.dev.jsonl.gz", scored)
-    write(tmp_path / "en/sts/stsb.test.jsonl.gz", scored)
-    triplets = [{"anchor": f"{i} cats", "positive": f"{i} animals", "negative": f"{i} dogs"} for i in range(16)]
-    write(tmp_path / "nli/triplets_10k.jsonl.gz", triplets)
-    given = ["--data", str(tmp_path), "--out", str(tmp_path / "out"), "--model", str(tiny("llama", tmp_path)),
-             "--steps", "2", "--batch-size", "4", "--seeds", "1", "--sets", "STSB"]  # fmt: skip
-    monkeypatch.setattr(sys, "argv", ["turning_neighbours.py", *given])
-    turning_neighbours.main()
-    first = capsys.readouterr().out
-    assert first.startswith("turning point: ") and ", t " in first
-    done = (tmp_path / "out/scores.jsonl").read_text()
-    monkeypatch.setattr(turning_neighbours, "train", None)
-    turning_neighbours.main()
-    assert (tmp_path / "out/scores.jsonl").read_text() == done
-    assert first.endswith(capsys.readouterr().out.partition("\n")[2])
