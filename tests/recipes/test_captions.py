@@ -1,8 +1,7 @@
-"""Captions: the table of retrieved captions, and a pair of trainings on a toy scale."""
+"""Captions: the table of retrieved captions."""
 
 import json
 import sys
-from argparse import Namespace
 from pathlib import Path
 
 import captions_side_by_side
@@ -45,27 +44,3 @@ def test_a_table(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[
         order = [i for i in similarity(vectors[2:3], vectors, "cosine")[0].argsort()[::-1] if i != 2]
         marked = [f"**{captions[i]}**" if i == 3 else captions[i] for i in order]
         assert [row[column] for row in cells[2:]] == marked
-
-
-def test_a_pair_differs_in_the_last_layer_alone_and_is_not_run_again(tmp_path: Path):
-    pytest.importorskip("peft", reason="the extra train is not installed")
-    import captions_bellm
-
-    things = ("cat", "dog", "horse", "bird", "cow", "fox")
-    captions = tmp_path / "en" / "flickr30k" / "captions.test.jsonl"
-    captions.parent.mkdir(parents=True)
-    captions.write_text(
-        "".join(json.dumps({"image": t, "captions": [f"A {t} is {w}." for w in ("in", "out")]}) + "\n" for t in things)
-    )
-    rows = tmp_path / "rows.jsonl"
-    rows.write_text(
-        "".join(
-            json.dumps({"anchor": f"{t}s", "positive": f"some {t}s", "negative": f"no {t}s"}) + "\n" for t in things
-        )
-    )
-    args = Namespace(data=tmp_path, model="afterword-mini", out=tmp_path, steps=2, batch_size=4, precision="float32")
-    found = [captions_bellm.run(args, rows, last, 0) for last in (0, 1)]
-    assert [r["last"] for r in found] == [0, 1] and all(0 <= r["strict_accuracy"] <= 100 for r in found)
-    rows.unlink()  # what is finished needs no rows
-    assert captions_bellm.run(args, rows, 1, 0) == found[1]
-    assert not [path for path in tmp_path.iterdir() if path.is_dir() and path.name.startswith("last")]
