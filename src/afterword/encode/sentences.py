@@ -27,29 +27,29 @@ from ..text.words import WordTokens
 from .limits import Budget, Limits, Truncation, count, each, progress
 from .similarity import Array
 
-WINDOW = 16_384  # texts that are sorted by length together
+WINDOW = 16_384  # number of texts that are sorted by length together
 
 
 def sentence_vectors(
     backbone: Backbone, methods: Sequence[AnyMethod], texts: Sequence[Text], limits: Limits,
     post: Sequence[Post] = (), conditions: Sequence[str] | None = None, out: Array | None = None,
 ) -> list[Array]:  # fmt: skip
-    """Sentence vectors of all texts by all methods.
+    """Compute the sentence vectors of all texts with all methods.
 
     Args:
         backbone: the model.
         methods: methods and ensembles.
-        texts: texts that `check_texts` accepted.
+        texts: texts that `check_texts` has validated.
         limits: limits on texts and batches.
         post: post-processing steps, applied to every vector.
         conditions: one per text, for a template with {condition}.
-        out: an array that the vectors of one method are written to; None = new arrays.
+        out: an array to write the vectors to, for a single method; None = new arrays.
 
     Returns:
         For each method, vectors (n, D) in the order of the texts.
 
     Raises:
-        InputError: a text cannot be used, or ``out`` has another shape.
+        InputError: a text cannot be used, or ``out`` has the wrong shape.
     """
     check_ids(texts, backbone.vocabulary_size)
     results = output_arrays(backbone, methods, len(texts), post, out)
@@ -61,10 +61,10 @@ def tokenize(
     backbone: Backbone, layout: Layout, texts: Sequence[Text], max_length: int | None, *,
     conditions: Sequence[str] | None = None, offsets: bool = False, rows: Sequence[Sequence[int]] | None = None,
 ) -> list[TokenizedText]:  # fmt: skip
-    """Write texts by a layout; arguments are those of `Layout.write`, and for each text its numbers in messages.
+    """Tokenize texts in a layout; arguments as for `Layout.write`, and ``rows``, the numbers of each text in messages.
 
     Raises:
-        InputError: the model's input embedding table lacks a token, for example an added one.
+        InputError: the model's input embedding table has no row for a token, for example an added one.
     """
     tokenizer, vocabulary = backbone.tokenizer, backbone.vocabulary_size
     written = layout.write(texts, tokenizer, max_length, conditions=conditions, offsets=offsets)
@@ -74,7 +74,7 @@ def tokenize(
             if largest >= vocabulary:
                 token, size = tokenizer.tokens([largest])[0], tokenizer.top + 1
                 raise InputError(
-                    f"text {rows[i][0] if rows else i} holds {token!r}, token {largest}, and the model's table ends at "
+                    f"text {rows[i][0] if rows else i} holds {token!r}, token {largest}, but the model's table ends at "
                     f"{vocabulary - 1}: call encoder.backbone.model.resize_token_embeddings({size})"
                 )
     return written
@@ -83,14 +83,14 @@ def tokenize(
 def output_arrays(
     backbone: Backbone, methods: Sequence[AnyMethod], texts: int, post: Sequence[Post], out: Array | None = None
 ) -> list[Array]:
-    """The array for the vectors (n, D) of each method: ``out``, or a new one."""
+    """The arrays to write each method's vectors (n, D) to: ``out``, or new ones."""
     shapes = [(texts, width_after(method.width(backbone), post)) for method in methods]
     if out is None:
         dtype = np.float64 if backbone.dtype == torch.float64 else np.float32
         return [np.empty(shape, dtype) for shape in shapes]
     if not isinstance(out, np.ndarray) or out.dtype not in (np.float32, np.float64) or not out.flags.writeable:
         what = f"a {type(out).__name__} {getattr(out, 'dtype', '')}".rstrip()
-        raise InputError(f"out is {what}: pass a numpy array of float32 or float64 that can be written to")
+        raise InputError(f"out is {what}: pass a writable numpy array of float32 or float64")
     if out.shape != shapes[0]:
         raise InputError(f"out has the shape {out.shape}: {texts} texts of this encoder need {shapes[0]}")
     return [out]
@@ -100,10 +100,10 @@ def write_vectors(
     backbone: Backbone, methods: Sequence[AnyMethod], texts: Distinct, limits: Limits, post: Sequence[Post],
     results: Sequence[Array],
 ) -> Truncation:  # fmt: skip
-    """Compute sentence vectors, as `sentence_vectors`, and write them to their rows of ``results``.
+    """Compute sentence vectors as `sentence_vectors` does, and write them to their rows of ``results``.
 
     Returns:
-        The truncated texts, for the method that truncated most of them.
+        The counts of truncated texts, for the method that truncated the most.
     """
     members = [member for method in methods for member in method.members]
     truncated = [Truncation(unknown_id=backbone.tokenizer.unknown_id) for _ in members]
@@ -123,23 +123,23 @@ def write_vectors(
 def steps_of(
     backbone: Backbone, methods: Sequence[AnyMethod], post: Sequence[Post], truncate_dim: int | None, normalise: bool
 ) -> tuple[Post, ...]:
-    """An encoder's post-processing steps, and after them the steps that one call asks for.
+    """Append to an encoder's post-processing steps those that the arguments of one call ask for.
 
     Raises:
-        InputError: the vectors have fewer components than truncate_dim.
+        InputError: the vectors have fewer than truncate_dim components.
     """
     truncate_dim = count("truncate_dim", truncate_dim)
     steps = tuple(post)
     if truncate_dim is not None:
         width = min((width_after(method.width(backbone), steps) for method in methods), default=truncate_dim)
         if truncate_dim > width:
-            raise InputError(f"truncate_dim={truncate_dim}: vectors have {width} components, pass at most {width}")
+            raise InputError(f"truncate_dim={truncate_dim}: vectors have {width} components: pass at most {width}")
         steps += (Truncate(truncate_dim),)
     return (*steps, Normalise()) if normalise else steps
 
 
 def joined(method: AnyMethod, parts: Sequence[Tensor]) -> Tensor:
-    """Join the vectors (n, D_i) of an ensemble's methods to (n, D); leave the vectors of a single method unchanged."""
+    """Combine the vectors (n, D_i) of an ensemble's methods into (n, D); a single method's vectors stay unchanged."""
     if not isinstance(method, Ensemble):
         return parts[0]
     units = [Normalise()(part) for part in parts] if method.normalise else parts
@@ -148,34 +148,37 @@ def joined(method: AnyMethod, parts: Sequence[Tensor]) -> Tensor:
 
 
 def joined_rows(method: AnyMethod, parts: Sequence[Array], post: Sequence[Post]) -> Array:
-    """Join the vectors (n, D_i) of an ensemble's methods, and apply some steps: (n, D')."""
+    """Combine the vectors (n, D_i) of an ensemble's methods and apply post-processing steps: (n, D')."""
     return after(joined(method, [torch.from_numpy(part) for part in parts]), post).numpy()
 
 
 @dataclass(frozen=True)
 class Share:
-    """Methods (by their index) that share a forward, and its layout."""
+    """The indices of the methods that share a forward pass, and the layout that it runs with."""
 
     layout: Layout
     methods: tuple[int, ...]
 
 
 def shares(methods: Sequence[Method], backbone: Backbone) -> list[Share]:
-    """Group the methods that share a forward pass.
+    """Group the methods that can share a forward pass.
 
-    Methods with the same layout and the same bidirectional layers do. In a causal model, so do methods whose input is
-    only copies of the text: a first copy cannot attend to a second one. This does not hold if a special token follows
-    the text, nor if rotary frequencies depend on the length of the input. A user's custom weighting may read tokens
-    that ours ignore: it shares a forward only with custom weightings of the same layout.
+    Methods can if their layout and their changes inside the model (`Sight`, such as bidirectional layers) are equal. In
+    an unchanged causal model, methods that differ only in the number of copies of the text can too: they share the pass
+    with the most copies, because an earlier copy cannot attend to a later one. That is wrong if a special token follows
+    the text, or if rotary frequencies depend on the input's length. A custom weighting may read tokens that the
+    built-in ones ignore, so it shares a pass only with custom weightings of the same layout.
     """
     groups: dict[tuple[object, ...], list[int]] = {}
-    causal = backbone.facts.causal and backbone.facts.split_at is None
+    rotary_depends_on_length = backbone.facts.split_at is not None
+    later_cannot_change_earlier = backbone.facts.causal and not rotary_depends_on_length
     for i, method in enumerate(methods):
         layout, custom = method.layout, is_custom(type(method.weigh))
-        trails = layout.add_special_tokens and bool(backbone.tokenizer.suffix)
-        copies_only = layout.plain and causal and not trails and not method.sight and not custom
-        key = replace(layout, copies=1, join=None) if copies_only else layout
-        groups.setdefault((key, method.sight or NO_SIGHT, custom), []).append(i)
+        special_follows_text = layout.add_special_tokens and bool(backbone.tokenizer.suffix)
+        unchanged_copies = layout.plain and not special_follows_text and not method.sight and not custom
+        if later_cannot_change_earlier and unchanged_copies:
+            layout = replace(layout, copies=1, join=None)
+        groups.setdefault((layout, method.sight or NO_SIGHT, custom), []).append(i)
     result = []
     for members in groups.values():
         longest = max((methods[i].layout for i in members), key=lambda layout: layout.total_copies)
@@ -185,7 +188,7 @@ def shares(methods: Sequence[Method], backbone: Backbone) -> list[Share]:
 
 @dataclass
 class _Window:
-    """A window of `WINDOW` texts, sorted by length together; each method writes to its ``results`` (n, D_i)."""
+    """Up to `WINDOW` texts that are sorted by length together; each method writes to its ``results`` (n, D_i)."""
 
     backbone: Backbone
     methods: Sequence[Method]
@@ -198,80 +201,80 @@ class _Window:
 
     def run(self) -> None:
         for share in shares(self.methods, self.backbone):
-            for methods, writings, wanted in self._passes(share):
-                self._pass(methods, writings, wanted)
+            for methods, writings, indices in self._passes(share):
+                self._pass(methods, writings, indices)
 
     def _write(self, layout: Layout) -> list[TokenizedText]:
         texts = self.texts
-        elsewhere = any("condition" in method.layout.fields for method in self.methods)  # of one ensemble
-        conditions = None if elsewhere and "condition" not in layout.fields else texts.conditions
+        conditional = any("condition" in method.layout.fields for method in self.methods)
+        conditions = None if conditional and "condition" not in layout.fields else texts.conditions
         length = self.limits.max_length
         return tokenize(self.backbone, layout, texts.texts, length, conditions=conditions, rows=texts.named)
 
     def _passes(self, share: Share) -> Iterator[tuple[tuple[int, ...], list[TokenizedText], list[int]]]:
-        """For each run: the methods, the tokenized texts, and the indices of the texts to run.
+        """Yield for each forward pass the methods, the tokenized texts, and the indices of the texts to run.
 
-        The first run is shared. A text that is too long for the most copies is run again for each layout.
+        The first pass is shared. A text that does not fit with the most copies is run separately for each layout.
         """
         shared = self._write(share.layout)
         layouts = dict.fromkeys(self.methods[i].layout for i in share.methods)
-        everything = list(range(len(self.texts.texts)))
+        all_texts = list(range(len(self.texts.texts)))
         if len({layout.total_copies for layout in layouts}) == 1:
             self._note(share.methods, shared)
-            yield share.methods, shared, everything
+            yield share.methods, shared, all_texts
             return
-        fit = [i for i in everything if shared[i].kept == shared[i].total]
-        yield share.methods, shared, fit
+        fitting = [i for i in all_texts if shared[i].kept == shared[i].total]
+        yield share.methods, shared, fitting
         for layout in layouts:
             members = tuple(i for i in share.methods if self.methods[i].layout == layout)
-            alone = self._write(layout)
-            self._note(members, alone)
-            yield members, alone, sorted(set(everything) - set(fit))
+            separate = self._write(layout)
+            self._note(members, separate)
+            yield members, separate, sorted(set(all_texts) - set(fitting))
 
     def _note(self, methods: tuple[int, ...], writings: list[TokenizedText]) -> None:
         for i in methods:
             self.truncated[i].note(writings, self.limits, self.texts.named)
 
-    def _pass(self, methods: tuple[int, ...], writings: list[TokenizedText], wanted: list[int]) -> None:
-        wanted = self._without_empty(methods, writings, wanted)
+    def _pass(self, methods: tuple[int, ...], writings: list[TokenizedText], indices: list[int]) -> None:
+        filled = self._without_empty(methods, writings, indices)
 
         def run(batch: Batch, _: list[int]) -> list[Tensor]:
             return vectors(self.backbone, [self.methods[m] for m in methods], batch)
 
-        for indices, outputs in each(writings, run, self.budget, self.backbone.device, wanted):
+        for in_batch, outputs in each(writings, run, self.budget, self.backbone.device, filled):
             for m, vector in zip(methods, outputs, strict=True):
-                self.results[m][indices] = vector[:, 0].cpu().numpy()
-            self.advance(len(self.texts.where(indices)) * len(methods))
+                self.results[m][in_batch] = vector[:, 0].cpu().numpy()
+            self.advance(len(self.texts.where(in_batch)) * len(methods))
 
-    def _without_empty(self, methods: tuple[int, ...], writings: list[TokenizedText], wanted: list[int]) -> list[int]:
+    def _without_empty(self, methods: tuple[int, ...], writings: list[TokenizedText], indices: list[int]) -> list[int]:
         texts = self.texts.texts
-        empty = [i for i in wanted if writings[i].total == 0 or is_blank(texts[i])]
+        empty = [i for i in indices if writings[i].total == 0 or is_blank(texts[i])]
         if not empty:
-            return wanted
+            return indices
         if self.limits.on_empty == "error":
             text, number = texts[empty[0]], self.texts.named[empty[0]][0]
-            what = "is blank" if is_blank(text) else "has no token that the model knows"
+            what = "is blank" if is_blank(text) else "has no token in the model's vocabulary"
             raise InputError(f"text {number} {what}, {text!r:.40}: remove it, or pass on_empty='nan' for a row of NaN")
         for m in methods:
             self.results[m][empty] = np.nan
         self.advance(len(self.texts.where(empty)) * len(methods))
-        return [i for i in wanted if i not in set(empty)]
+        return [i for i in indices if i not in set(empty)]
 
 
 def vectors(
     backbone: Backbone, methods: Sequence[Method], batch: Batch, words: WordTokens | None = None
 ) -> list[Tensor]:
-    """The vectors of a batch by several methods that share its layout, from one forward.
+    """Compute the vectors of a batch with several methods that share its layout, in one forward pass.
 
     Args:
         backbone: the model.
-        methods: methods with the same bidirectional layers; one of fewer copies than the batch reads only those.
-        batch: texts without padding, concatenated.
-        words: for each text, the tokens of each of its words; None for sentence vectors.
+        methods: methods with equal `Sight`; a method with fewer copies than the batch reads only those.
+        batch: concatenated texts, without padding.
+        words: the tokens of each word of each text; None for sentence vectors.
 
     Returns:
-        For each method (T, R, D) in float32 or float64; R is 1 for sentence vectors, else the largest number of words
-        of a text.
+        For each method (T, R, D) in float32 or float64; R is 1 for sentence vectors, otherwise the largest number of
+        words of any text.
     """
     return [combine(w.batch, w.weights, w.states) for w in weights(backbone, methods, batch, words)]
 
@@ -281,9 +284,9 @@ class Weighed:
     """The token weights and hidden states of one method, for one batch.
 
     Attributes:
-        batch: the batch; for a method of fewer copies than the batch has, only those.
+        batch: the batch; for a method with fewer copies of the text than the batch, only those.
         weights: token weights of each group (G, R, n).
-        states: hidden states of all N tokens (N, D); a token of a shared prefix occurs once for each text.
+        states: hidden states of all N tokens (N, D); the tokens of a shared prefix are repeated for each text.
     """
 
     batch: Batch
@@ -295,7 +298,7 @@ def weights(
     backbone: Backbone, methods: Sequence[Method], batch: Batch, words: WordTokens | None = None, *,
     keep_mode: bool = False,
 ) -> list[Weighed]:  # fmt: skip
-    """Token weights and states for several methods that share a layout, from one forward; see `vectors` and `weigh`."""
+    """Compute the token weights and states of methods that share a forward pass; see `vectors` and `weigh`."""
     if words is not None:
         methods = [replace(m, weigh=m.weigh.for_words()) for m in methods]
     dtype = precision_of(backbone)
@@ -315,8 +318,7 @@ def weights(
 
 
 Weighing = tuple[Weighting, Batch, list[Tensor]]
-"""A weighting, the batch (perhaps without its last copies), and which tokens a vector stands for, for each group of the
-batch (G, R, n)."""
+"""A weighting, the batch (perhaps without its last copies), and the target rows (G, R, n) of each of its groups."""
 
 
 def weigh(
@@ -326,12 +328,12 @@ def weigh(
     """Run a batch once, and compute the token weights of several weightings.
 
     Args:
-        layers: the layers whose hidden states are returned.
-        sight: layers with bidirectional attention.
+        layers: the layers whose hidden states to return.
+        sight: changes inside the model, such as bidirectional layers.
         keep_mode: leave the model in its training or evaluation mode, so that dropout works as set.
 
     Returns:
-        The hidden states; and for each weighting, its weights for each group (G, R, n).
+        The hidden states, and for each weighting the weights (G, R, n) of each group.
     """
     taps = [weigh.tap(view.groups, targets, backbone.facts.layers) for weigh, view, targets in weighings]
     attached = [tap for tap in taps if tap is not None]
@@ -340,24 +342,24 @@ def weigh(
 
 
 def _token_weights(weigh: Weighting, batch: Batch, targets: list[Tensor], tap: Tap | None) -> list[Tensor]:
-    """Token weights of each group (G, R, n); raises MethodError if a custom weighting returns another shape."""
+    """The token weights (G, R, n) of each group; raises MethodError if a custom weighting returns the wrong shape."""
     weights = []
     for i, (group, target) in enumerate(zip(batch.groups, targets, strict=True)):
         rows = weigh(group, target, tap.result(i) if tap is not None else None)
         if is_custom(type(weigh)) and rows.shape != target.shape:
             name, shape = type(weigh).__name__, tuple(target.shape)
-            raise MethodError(f"{name} returns weights of the shape {tuple(rows.shape)}: return {shape}")
+            raise MethodError(f"{name} returned weights of shape {tuple(rows.shape)}: return {shape}")
         weights.append(rows)
     return weights
 
 
 def precision_of(backbone: Backbone) -> torch.dtype:
-    """The type in which states are weighted and added: float32, or float64 for a float64 model."""
+    """The data type for weighting and adding states: float32, or float64 for a float64 model."""
     return torch.float64 if backbone.dtype == torch.float64 else torch.float32
 
 
 def sentence_targets(backbone: Backbone, weigh: Weighting, batch: Batch, dtype: torch.dtype) -> list[Tensor]:
-    """Which tokens a sentence vector stands for, for each group (G, 1, n)."""
+    """The target rows (G, 1, n) of sentence vectors, for each group."""
     mask_id = backbone.tokenizer.mask_id if weigh.pool == "mask" else None
     return [weigh.sentence(group, dtype, mask_id) for group in batch.groups]
 
@@ -368,5 +370,5 @@ def combine(batch: Batch, weights: Sequence[Tensor], states: Tensor) -> Tensor:
     for group, rows in zip(batch.groups, weights, strict=True):
         if group.pooled:
             vectors = rows.to(states.dtype) @ group.slice(states)
-            out.index_add_(0, group.text, vectors.to(out.dtype))  # autocast may have changed the type
+            out.index_add_(0, group.text, vectors.to(out.dtype))  # autocast may have changed the data type
     return out

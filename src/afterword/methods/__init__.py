@@ -1,4 +1,4 @@
-"""Embedding methods: how a text is written, which hidden states are read and how tokens are weighted."""
+"""Embedding methods: how to lay out a text, which hidden states to read, and how to weight the tokens."""
 
 from collections.abc import Callable
 
@@ -43,4 +43,4 @@ __all__ = [
 METHODS = (classical, echo, reba, ditto, prompt, bellm, token_prepending, scsp, tfidf, sif, remove_biases, ensemble)
 
 CATALOGUE: dict[str, Callable[..., AnyMethod]] = {function.__name__: function for function in METHODS}
-"""Every method by name. A new method is a function in this room that is added to `METHODS`."""
+"""Every method by name. To add a method, write a function in this package and add it to `METHODS`."""

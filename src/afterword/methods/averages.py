@@ -23,7 +23,7 @@ def classical(
     add_special_tokens: bool = True,
     pool_special_tokens: bool = True,
 ) -> Method:
-    """Average the hidden states of the text, or take that of one token.
+    """Average the hidden states of the text, or take a single token's.
 
     Source: ReBA, Table 1; Ditto, section 3 (last, static and first-last average); SGPT (Muennighoff 2022), section
     3.1 (weighted); TempScale (Zhou et al. 2025; temperature); Value Aggregation (arXiv 2602.01572; values:all).
@@ -31,10 +31,10 @@ def classical(
     Cost: 1 pass.
 
     Args:
-        pool: "mean", "last", "cls" (the first token), or "weighted": token i of n counts i / (1 + ... + n).
-        states: "last", "first_last", "first_last_h1", "last_two", "static", "static_h0" or "layer:k"; or from inside
-            the layers, such as "attention:all", "values:all" (Value Aggregation) or "router": see `States`.
-        temperature: divide the attention scores of every layer by it before the softmax; under 1 attention is sharper.
+        pool: "mean", "last", "cls" (the first token), or "weighted": token i of n has weight i / (1 + ... + n).
+        states: "last", "first_last", "first_last_h1", "last_two", "static", "static_h0" or "layer:k"; or values from
+            inside the layers, such as "attention:all", "values:all" (Value Aggregation) or "router": see `States`.
+        temperature: divide every layer's attention scores by this before the softmax; below 1, attention is sharper.
         add_special_tokens: add the tokenizer's special tokens.
         pool_special_tokens: also pool the special tokens.
     """
@@ -53,17 +53,17 @@ def ditto(
     add_special_tokens: bool = True,
     pool_special_tokens: bool = True,
 ) -> Method:
-    """Weight each token by how much it attends to itself in one head. For encoders; on a decoder A_11 is always 1.
+    """Weight each token by its attention to itself in one head. For encoders: in a decoder, A_11 is always 1.
 
-    Source: Ditto, section 3 (Figure 3); heads by Table 4 and appendix A.2.
+    Source: Ditto, section 3 (Figure 3); heads from Table 4 and appendix A.2.
 
     Cost: 1 pass.
 
     Args:
-        head: "1-10" as the paper spells layer 1, head 10, both from 1; or (layer, head) from 0. 1-10 is the head of
-            bert-base-uncased; `afterword.tune.head_map` finds that of another model.
-        states: "first_last", "last" or "static" (the input embeddings, as in the code; "static_h0" as in the paper).
-        pool: the sum of A_kk v_k, as in the paper; or their mean, which has the same direction.
+        head: "1-10" is layer 1, head 10, both counted from 1 as in the paper; or pass (layer, head) counted from 0. The
+            default is for bert-base-uncased; `afterword.tune.head_map` finds the best head of another model.
+        states: "first_last", "last", "static" (the input embeddings, as in the code) or "static_h0" (as in the paper).
+        pool: "sum" adds up A_kk v_k, as in the paper; "mean" averages them, which gives the same direction.
         normalise: divide by the sum of A_kk.
         add_special_tokens: add the tokenizer's special tokens.
         pool_special_tokens: also pool [CLS] and [SEP], as the authors' code does.
@@ -80,7 +80,7 @@ def ditto(
 def tfidf(
     states: str = "first_last", *, pool: Literal["sum", "mean"] = "sum", add_special_tokens: bool = True
 ) -> Method:
-    """Weight each token by TF-IDF. It must be fitted first: encoder.fit(texts).
+    """Weight each token by TF-IDF. Fit it first: encoder.fit(texts).
 
     Source: Ditto, sections 3 and 4 (first-last TF-IDF).
 
@@ -88,7 +88,7 @@ def tfidf(
 
     Args:
         states: hidden states, as for `classical`.
-        pool: the sum of tf * idf * v_k, or the mean of idf * v_k, which has the same direction.
+        pool: "sum" adds up tf * idf * v_k; "mean" averages idf * v_k, which gives the same direction.
         add_special_tokens: add the tokenizer's special tokens; they have no weight.
     """
     weigh = TfIdf(pool, "all", False)
@@ -96,18 +96,18 @@ def tfidf(
 
 
 def sif(a: float = 1e-3, states: str = "static", *, add_special_tokens: bool = True) -> Method:
-    """Average the tokens, the frequent ones with less weight: a / (a + p). It must be fitted first: encoder.fit(texts).
+    """Average the tokens with weights a / (a + p), lower for frequent ones. Fit it first: encoder.fit(texts).
 
-    The second half of SIF is a step on the vectors, the removal of their first singular vector: "remove_top:k=1" with
-    "centre=false" as in the paper, or without it, which also subtracts the mean.
+    The second half of SIF is a post-processing step that removes the vectors' first singular vector: "remove_top:k=1",
+    with "centre=false" as in the paper, or without it to subtract the mean as well.
 
     Source: Arora, Liang & Ma 2017, "A Simple but Tough-to-Beat Baseline for Sentence Embeddings", Algorithm 1.
 
     Cost: 1 pass, after a fit.
 
     Args:
-        a: the smaller, the less frequent tokens count; the paper takes 0.001 to 0.0001.
-        states: hidden states, as for `classical`; "static" is the input embeddings, the paper's are word vectors.
+        a: the smaller it is, the less weight frequent tokens get; the paper uses 0.001 to 0.0001.
+        states: hidden states, as for `classical`; "static" is the input embeddings, where the paper uses word vectors.
         add_special_tokens: add the tokenizer's special tokens; they have no weight.
     """
     weigh = Sif("mean", "all", False, a=a)
@@ -123,10 +123,10 @@ def remove_biases(
     punctuation: bool = True,
     add_special_tokens: bool = True,
 ) -> Method:
-    """Average the tokens of the text without those that bias the mean. It must be fitted first: encoder.fit(texts).
+    """Average the tokens of the text, except those that bias the mean. Fit it first: encoder.fit(texts).
 
-    A space is added before the text, as in kongds/Prompt-BERT, evaluation.py:173, so that its first word is tokenized
-    like the following ones.
+    As in kongds/Prompt-BERT, evaluation.py:173, a space is added before the text, so that its first word is tokenized
+    like the words after it.
 
     Source: PromptBERT (Jiang et al. 2022), section 3; Ditto, section 1 (static remove biases avg.).
 
@@ -134,7 +134,7 @@ def remove_biases(
 
     Args:
         states: hidden states, as for `classical`; "static" is the input embeddings.
-        frequent: number of the most frequent tokens in the fitted texts to leave out.
+        frequent: how many of the most frequent tokens of the fitted texts to leave out.
         subwords: leave out tokens that continue a word.
         upper: leave out tokens with an upper-case letter.
         punctuation: leave out tokens without a letter or a digit.
@@ -149,13 +149,13 @@ def remove_biases(
 
 
 def parse_head(head: str | Sequence[int]) -> tuple[int, int]:
-    """A head as (layer, head) from 0.
+    """Return a head as (layer, head), counted from 0.
 
     Args:
-        head: "1-10", both from 1 as the Ditto paper writes it; or a pair from 0, as its code does.
+        head: "1-10", both counted from 1 as in the Ditto paper; or a pair counted from 0, as in its code.
 
     Raises:
-        MethodError: it is neither.
+        MethodError: the value is neither.
 
     >>> parse_head("1-10"), parse_head((0, 9))
     ((0, 9), (0, 9))
@@ -165,11 +165,11 @@ def parse_head(head: str | Sequence[int]) -> tuple[int, int]:
             return int(match[1]) - 1, int(match[2]) - 1
     elif len(head) == 2 and all(type(number) is int and number >= 0 for number in head):
         return head[0], head[1]
-    raise MethodError(f"head={head!r}: pass layer-head from 1, as in '1-10', or (layer, head) from 0")
+    raise MethodError(f"head={head!r}: pass layer-head counted from 1, as in '1-10', or (layer, head) counted from 0")
 
 
 def spelled_head(head: tuple[int, int]) -> str:
-    """A head as ``layer-head`` from 1, as in the Ditto paper.
+    """Return a head as ``layer-head``, counted from 1 as in the Ditto paper.
 
     >>> spelled_head((0, 9))
     '1-10'

@@ -1,4 +1,4 @@
-"""Custom classes: the kinds that name them in files, and hashes of their code."""
+"""Custom classes: the `kind` that identifies each in saved files, and hashes of their code."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PACKAGE = __name__.partition(".")[0]
 
 
 def is_custom(cls: type) -> bool:
-    """Whether a class is a user's, defined neither in this package nor in Python's standard library."""
+    """Whether a user defined the class: it is neither in this package nor in Python's standard library."""
     package = cls.__module__.partition(".")[0]
     return package != PACKAGE and package not in sys.stdlib_module_names
 
@@ -29,8 +29,8 @@ def code_hash(cls: type) -> str | None:
         cls: any class.
 
     Returns:
-        32 hexadecimal digits; None for a class of this package, and for one without source code, as in an interactive
-        Python session.
+        32 hexadecimal digits; None for a class of this package, or if the source code is not available, as in an
+        interactive Python session.
     """
     files = dict.fromkeys(file for base in cls.__mro__ if is_custom(base) and (file := _file(base)))
     for file in files:
@@ -40,19 +40,19 @@ def code_hash(cls: type) -> str | None:
 
 
 def _file(cls: type) -> str | None:
-    """The file of a class's module, or in a notebook the name of the cell that defines its first function."""
+    """The file of a class's module; in a notebook, the name of the cell that defines the class's first function."""
     file: str | None = getattr(sys.modules.get(cls.__module__), "__file__", None)
     functions = (inspect.unwrap(value) for value in vars(cls).values() if isinstance(value, FunctionType))
     return file or next((function.__code__.co_filename for function in functions), None)
 
 
 class Named:
-    """Base of the classes that saved files name by their `kind`: subclasses register themselves.
+    """Base of the classes that saved files refer to by `kind`: subclasses register themselves.
 
     Attributes:
-        kind: the name in saved files; a class that does not set one cannot be saved.
-        kinds: the classes that files can name.
-        code: the `code_hash` of a custom class, taken when the class was defined.
+        kind: the name in saved files; a class without it cannot be saved.
+        kinds: the classes that saved files can refer to, by kind.
+        code: the `code_hash` of a custom class, computed when the class was defined.
     """
 
     kind: ClassVar[str]
@@ -63,7 +63,7 @@ class Named:
         """Register the class under its kind.
 
         Raises:
-            MethodError: another class has this kind.
+            MethodError: another class already uses this kind.
         """
         super().__init_subclass__(**options)
         cls.code = code_hash(cls)
@@ -71,5 +71,5 @@ class Named:
             other = cls.kinds.get(kind, cls)
             if (other.__module__, other.__qualname__) != (cls.__module__, cls.__qualname__):
                 taken = f"{other.__module__}.{other.__qualname__}"
-                raise MethodError(f"kind={kind!r} of {cls.__name__} is taken by {taken}: choose a different one")
+                raise MethodError(f"kind={kind!r} of {cls.__name__} is already used by {taken}: choose a different one")
             cls.kinds[kind] = cls

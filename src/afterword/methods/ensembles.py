@@ -1,4 +1,4 @@
-"""Ensembles: several methods whose vectors are joined into one."""
+"""Ensembles: several methods whose vectors are combined into one."""
 
 from __future__ import annotations
 
@@ -40,26 +40,26 @@ def ensemble(
     normalise: bool | None = None,
     states: str | None = None,
 ) -> Ensemble:
-    """Join the vectors of several methods by their mean or by concatenation. Methods share forwards if they can.
+    """Average or concatenate the vectors of several methods. Methods share forward passes where they can.
 
-    "ck" is the mean of Pretended CoT and Knowledge Enhancement; "metaeol" that of eight prompts; "moee" sums the
-    similarities of the last state and of the router's logits, in a mixture of experts.
+    "ck" is the mean of Pretended CoT and Knowledge Enhancement; "metaeol" is the mean of eight prompts; "moee", for a
+    mixture of experts, adds up the similarities of the last states and of the router's logits.
 
     Source: CK: Cheng et al. 2025, ACL; MetaEOL: Lei et al. 2024, ACL; MoEE: Li & Zhou 2025, ICLR.
 
-    Cost: 1 pass for each method, fewer where they share.
+    Cost: 1 pass per method, fewer where methods share one.
 
     Args:
-        methods: the name of an ensemble (ck, metaeol, moee), or methods; on the command line in quotes, with ; between
-            them: methods="echo;reba:pool=mean".
+        methods: the name of an ensemble (ck, metaeol, moee), or a list of methods; on the command line, quote the
+            list and separate the methods with semicolons: methods="echo;reba:pool=mean".
         join: "mean" takes the weighted mean; "concat" weights by square roots, so that a dot product is the weighted
-            sum of the methods' dot products (MoEE's sum). None = mean, or as the named ensemble has it.
-        weights: numbers above 0, one per method, as 1+0.5; they are equal by default.
+            sum of the methods' dot products (MoEE's sum). None = the named ensemble's own, or mean.
+        weights: numbers above 0, one per method, as in 1+0.5; equal by default.
         normalise: scale each method's vector to length 1 first; false by default.
-        states: hidden states for all methods, as for `classical`; None = those of each method.
+        states: hidden states for all methods, as for `classical`; None = each method's own.
 
     Raises:
-        MethodError: no ensemble has this name, or a value is not valid.
+        MethodError: there is no ensemble of this name, or a value is not valid.
 
     >>> ensemble("ck").name, len(ensemble("metaeol").methods)
     ('ensemble ck', 8)

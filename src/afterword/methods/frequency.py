@@ -1,4 +1,4 @@
-"""Token weights by token id, fitted to texts: TF-IDF, SIF, and the removal of tokens that bias the mean."""
+"""Token weights that are looked up by token id and fitted to texts: TF-IDF, SIF, and zero for biasing tokens."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 Weights = NDArray[np.float64]
 
-WINDOW = 16_384  # number of texts that are tokenized at a time
+WINDOW = 16_384  # number of texts to tokenize at a time
 MARKS = ("##", "Ġ", "▁")
-"""The marks of vocabularies: WordPiece marks tokens that continue a word, the others mark tokens that begin one."""
+"""Prefixes in vocabularies: WordPiece's ## marks tokens that continue a word, the others tokens that start one."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,11 +63,11 @@ def count(texts: Iterable[Text], tokenizer: Tokenizer, vocabulary: int) -> Count
 
     Args:
         texts: strings, or lists of token ids.
-        tokenizer: adds no special tokens here.
+        tokenizer: the model's; no special tokens are added.
         vocabulary: the number of token ids, V.
 
     Raises:
-        InputError: there are no texts, or an id is not in the vocabulary.
+        InputError: there are no texts, or a token id is not in the vocabulary.
     """
     number, documents, occurrences = 0, np.zeros(vocabulary, np.int64), np.zeros(vocabulary, np.int64)
     rest = iter(texts)
@@ -81,7 +81,7 @@ def count(texts: Iterable[Text], tokenizer: Tokenizer, vocabulary: int) -> Count
             total += counts
         number += len(window)
     if not number:
-        raise InputError("token weights cannot be fitted to 0 texts: pass at least one")
+        raise InputError("there are no texts to fit token weights to: pass at least one")
     return Counts(number, documents, occurrences)
 
 
@@ -90,8 +90,8 @@ class ByToken(Weighting):
     """Weight each token by its id. If all tokens of a text have weight 0, they get equal weights.
 
     Args:
-        normalise: scale the weights of a text, or of a word, to the sum that they would have without the table.
-        table: the fitted weights, which are saved in a separate file.
+        normalise: scale the weights of a text or word so that their sum is the same as without the table.
+        table: the fitted weights, which are saved to a separate file.
     """
 
     normalise: bool = False
@@ -103,7 +103,7 @@ class ByToken(Weighting):
 
     @property
     def fitted(self) -> bool:
-        """Whether token weights were fitted."""
+        """Whether the token weights have been fitted."""
         return self.table is not None
 
     def fit(self, texts: Iterable[Text], tokenizer: Tokenizer, vocabulary: int) -> Weighting:
@@ -117,12 +117,12 @@ class ByToken(Weighting):
         """Raise MethodError if the token weights were fitted for a different vocabulary."""
         if self.table is not None and len(self.table.values) != vocabulary:
             raise MethodError(
-                f"the token weights were fitted for {len(self.table.values)} ids, and this model has {vocabulary}: fit "
+                f"the token weights were fitted for {len(self.table.values)} ids, but this model has {vocabulary}: fit "
                 "the method again"
             )
 
     def __call__(self, group: Group, targets: Rows, reading: Tensor | None) -> Rows:
-        """The table's weights on the targets."""
+        """The targets, multiplied by the fitted weight of each token."""
         self.require_fitted()
         assert self.table is not None
         rows = targets * self.table.values.to(targets)[group.tokens][:, None]
@@ -134,11 +134,11 @@ class ByToken(Weighting):
 
 @dataclass(frozen=True)
 class TfIdf(ByToken):
-    """Weight each occurrence by its token's inverse document frequency, so that a token of a text counts tf * idf.
+    """Weight each occurrence by its token's inverse document frequency, so that a token's total in a text is tf * idf.
 
     idf = log2((N + 1) / (df + 1)) for a token that occurs in df of N texts: gensim's formula, which the Ditto paper
     (section 4) uses, plus one text that contains every token, so that unseen tokens get the largest weight.
-    Special tokens are in every text: their weight is 0.
+    Special tokens occur in every text, so their weight is 0.
     """
 
     kind: ClassVar[str] = "tf_idf"
@@ -152,12 +152,12 @@ class TfIdf(ByToken):
 
 @dataclass(frozen=True)
 class Sif(ByToken):
-    """Smooth inverse frequency a / (a + p), where p is the token's share of all tokens of the texts.
+    """Smooth inverse frequency a / (a + p), where p is the token's share of all tokens in the texts.
 
-    An unseen token has weight 1, the largest; special tokens have 0.
+    An unseen token has weight 1, the largest; special tokens have weight 0.
 
     Args:
-        a: the smaller, the less frequent tokens count.
+        a: the smaller it is, the less weight frequent tokens get.
     """
 
     kind: ClassVar[str] = "sif"
@@ -177,13 +177,13 @@ class Sif(ByToken):
 
 @dataclass(frozen=True)
 class WithoutBiases(ByToken):
-    """Weight 0 for tokens that reflect frequency or spelling more than meaning, else 1 (Jiang et al. 2022, PromptBERT).
+    """Drop tokens that reflect frequency or spelling more than meaning (Jiang et al. 2022, PromptBERT).
 
     Args:
-        frequent: the number of the most frequent tokens of the texts that get weight 0.
-        subwords: also tokens that continue a word, by the vocabulary's marks.
-        upper: also tokens with an upper-case letter.
-        punctuation: also tokens without a letter or a digit.
+        frequent: how many of the texts' most frequent tokens to drop.
+        subwords: drop tokens that continue a word, according to the vocabulary's prefixes.
+        upper: drop tokens with an upper-case letter.
+        punctuation: drop tokens without a letter or a digit.
     """
 
     kind: ClassVar[str] = "without_biases"
@@ -204,22 +204,22 @@ class WithoutBiases(ByToken):
         kept[most[counts.occurrences[most] > 0]] = 0
         kept[_special(tokenizer, len(kept))] = 0
         for i, (continues, word) in enumerate(_vocabulary(tokenizer)[: len(kept)]):
-            spells = any(c.isalnum() for c in word) or "\N{REPLACEMENT CHARACTER}" in word  # a part of a character
+            spells = any(c.isalnum() for c in word) or "\N{REPLACEMENT CHARACTER}" in word  # part of a character
             rules = ((self.subwords, continues), (self.upper, word != word.lower()), (self.punctuation, not spells))
             kept[i] *= not any(enabled and applies for enabled, applies in rules)
         return kept
 
 
 def tf_idf(tokens: Tensor, inverse: Tensor, inside: Tensor | None = None) -> Tensor:
-    """The number of times each token occurs in its text, times its inverse document frequency.
+    """Multiply the number of times each token occurs in its text by its inverse document frequency.
 
     Args:
         tokens: ids (G, n).
-        inverse: the inverse document frequency of each token id (V,).
-        inside: which tokens belong to the text (G, n); None = all.
+        inverse: inverse document frequency of each token id (V,).
+        inside: whether each token belongs to the text (G, n); None = all do.
 
     Returns:
-        (G, n).
+        TF-IDF of each token (G, n).
     """
     same = tokens[:, :, None] == tokens[:, None]
     same = same if inside is None else same & inside[:, None]

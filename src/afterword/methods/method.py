@@ -1,4 +1,4 @@
-"""`Method`, the four values that define an embedding method; `Ensemble`, several methods; checks by a model."""
+"""`Method`, the four parts of an embedding method; `Ensemble`, several methods; checks against a model."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class Method:
     """An embedding method: how a text becomes a vector.
 
     Args:
-        layout: how the text is written (template, copies, special tokens, truncation).
-        states: which hidden states v_k are read.
-        weigh: how tokens are weighted, w_k.
-        sight: which layers use bidirectional attention, and what else differs inside the model.
+        layout: the format of the model's input (template, copies, special tokens, truncation).
+        states: which hidden states v_k to read.
+        weigh: how to weight the tokens, w_k.
+        sight: which layers use bidirectional attention, and other changes inside the model.
         name: its name in tables.
     """
 
@@ -43,11 +43,11 @@ class Method:
 
     @property
     def members(self) -> tuple[Method, ...]:
-        """The method; an `Ensemble` has several."""
+        """The method itself; an `Ensemble` has several members."""
         return (self,)
 
     def changed(self, change: Callable[[Method], Method]) -> Method:
-        """The changed method; an `Ensemble` changes each of its methods."""
+        """Apply a change to the method; an `Ensemble` applies it to each of its methods."""
         return change(self)
 
     def width(self, backbone: Backbone) -> int:
@@ -57,10 +57,10 @@ class Method:
 
 @dataclass(frozen=True)
 class Ensemble:
-    """Several methods whose vectors of a text, v_1 to v_m, are joined into one.
+    """Several methods whose vectors for a text, v_1 to v_m, are combined into one.
 
     Args:
-        methods: at least one.
+        methods: one or more methods.
         join: "mean" is the weighted mean, sum of w_i v_i / sum of w_i; "concat" is (sqrt(w_1) v_1, ..., sqrt(w_m) v_m),
             whose dot products are the weighted sums of the methods' dot products.
         weights: w_i above 0, one per method; None = 1 each.
@@ -96,43 +96,43 @@ class Ensemble:
 
     @property
     def members(self) -> tuple[Method, ...]:
-        """Its methods."""
+        """The ensemble's methods."""
         return self.methods
 
     def changed(self, change: Callable[[Method], Method]) -> Ensemble:
-        """The ensemble with each of its methods changed."""
+        """Apply a change to each of the methods."""
         return replace(self, methods=tuple(map(change, self.methods)))
 
     def factors(self) -> list[float]:
-        """The factor of each method's vector."""
+        """The factor to multiply each method's vector by."""
         weights = self.weights or (1.0,) * len(self.methods)
         return [w / sum(weights) if self.join == "mean" else math.sqrt(w) for w in weights]
 
     def width(self, backbone: Backbone) -> int:
-        """D, the number of components of a vector; raises MethodError for a mean of vectors of different widths."""
+        """D, the number of components of a vector; raises MethodError if join="mean" and the methods' widths differ."""
         widths = [method.width(backbone) for method in self.methods]
         if self.join == "concat":
             return sum(widths)
         i = next((i for i, width in enumerate(widths) if width != widths[0]), 0)
         if i:
             both = f"{self.methods[0]} has {widths[0]} components and {self.methods[i]} has {widths[i]}"
-            raise MethodError(f"{self}: {both}: vectors of different widths have no mean: pass join='concat'")
+            raise MethodError(f"{self}: {both}: they have no mean: pass join='concat'")
         return widths[0]
 
 
 AnyMethod = Method | Ensemble
-"""How a text becomes a vector: by one method, or by several."""
+"""A single method, or several combined."""
 
 
 def one_method(method: AnyMethod, what: str) -> Method:
-    """Return the method; raise MethodError if it is an ensemble, which `what` cannot take."""
+    """Return the method; raise MethodError if it is an ensemble, which the operation named `what` cannot use."""
     if isinstance(method, Ensemble):
-        raise MethodError(f"{what} takes one method, and {method} joins {len(method.methods)}: choose one of them")
+        raise MethodError(f"{what} takes one method, but {method} has {len(method.methods)}: choose one of them")
     return method
 
 
 def check_method(backbone: Backbone, method: AnyMethod) -> None:
-    """Raise MethodError if a model does not support a method or an ensemble. Warn of options without effect."""
+    """Raise MethodError if the model does not support the method or ensemble. Warn about options without effect."""
     _require_object(method)
     for member in method.members:
         _check(backbone, member)
@@ -154,38 +154,38 @@ def _check(backbone: Backbone, method: Method) -> None:
     if any(map(inside, method.states.layers)):
         if method.sight.couple != "replace":
             raise MethodError(
-                f"states={method.states.kind!r} is not defined for two streams: pass couple='replace' instead of "
+                f"states={method.states.kind!r} is not defined for two streams: pass couple='replace', not "
                 f"{method.sight.couple!r}"
             )
-        method.states.width(backbone)  # a short forward, before several threads need it
+        method.states.width(backbone)  # run the short forward now, before several threads need its result
     method.weigh.check(facts.layers, facts.heads, backbone.vocabulary_size)
     if method.sight.carry and not method.layout.slots:
         raise MethodError(
-            f"template={method.layout.template!r} has no {PLACEHOLDER}, to which a state is carried: write it before "
-            "{text}, between spaces"
+            f"template={method.layout.template!r} has no {PLACEHOLDER} to carry a state to: write it before {{text}}, "
+            "between spaces"
         )
     if method.sight.both_ways:
         method.sight.resolve(facts.layers)
         if not facts.causal:
-            warn(f"{facts.kind} is bidirectional already: bellm changes nothing but the prompt")
+            warn(f"{facts.kind} is already bidirectional: bellm adds its prompt and changes nothing else")
         last_token = isinstance(method.weigh, Plain) and method.weigh.pool == "last"
         if last_token and method.sight == Sight(last=1) and method.states == States():
             warn(
-                "bellm(last=1, pool='last') equals the causal model, whose last token attends to everything already: "
+                "bellm(last=1, pool='last') equals the causal model, whose last token already attends to all tokens: "
                 "pass pool='mean' or last=2"
             )
     if isinstance(method.weigh, SelfAttention) and facts.causal:
         warn(
-            f"ditto on {facts.kind}, which is causal: the first token attends only to itself, so A_11 = 1 always; the "
-            "paper's method is for encoders"
+            f"ditto on {facts.kind}, which is causal: the first token attends only to itself, so A_11 is always 1; the "
+            "paper uses encoders"
         )
 
 
 def by_name(methods: Mapping[str, AnyMethod] | Sequence[AnyMethod]) -> dict[str, AnyMethod]:
-    """Methods by name. In a list, each method has its name in tables.
+    """Return methods by name. The methods of a list go by their own names.
 
     Raises:
-        MethodError: two methods of a list have the same name, or one is a string.
+        MethodError: two methods of a list have the same name, or an item is a string.
     """
     if isinstance(methods, Mapping):
         return dict(methods)

@@ -1,4 +1,4 @@
-"""Methods that write a prompt around the text (`prompt`, `token_prepending`, `bellm`, `scsp`), and named templates."""
+"""Methods that put the text into a prompt (`prompt`, `token_prepending`, `bellm`, `scsp`), and named templates."""
 
 from __future__ import annotations
 
@@ -46,24 +46,24 @@ TEMPLATES = {
     "ponte": 'Express this text "{text}" in one word in terms of {condition}:',
 }
 """The named templates: PromptEOL (Jiang et al. 2023), PromptBERT's three (Jiang et al. 2022), AnglE's prompt A, BeLLM's
-of the code and of the paper (section 3.3), its conditional one (section 5.1), Echo's two (Springer et al. 2025; the
-second is its author's zero-shot prompt), Pretended CoT's (Zhang et al. 2024), one with the intent of their Knowledge
+from the code and from the paper (section 3.3), its conditional prompt (section 5.1), Echo's two (Springer et al. 2025;
+the second is the authors' zero-shot prompt), Pretended CoT (Zhang et al. 2024), a rewording of their Knowledge
 Enhancement, PromptReps' two (Zhuang et al. 2024, for chat models), and PonTE's (arXiv 2504.16411)."""
 
 STATES = {"cot": "layer:-2", "ke": "layer:-2"}
-"""The hidden states that a template was published with, if they are not those of the last layer."""
+"""The hidden states that a template was published with, where they are not the last layer's."""
 
 
 def read_template(template: str) -> str:
-    """The template of a name, or the template itself.
+    """Look up a template by name; a string with {text} is returned unchanged.
 
     Raises:
-        MethodError: no template has this name.
+        MethodError: there is no template of this name.
     """
     if "{" not in template and template not in TEMPLATES:
         raise MethodError(
-            f"no template {template!r}{did_you_mean(template, TEMPLATES)}: there are {', '.join(TEMPLATES)}; or write "
-            "one, with {text} where the text goes"
+            f"no template {template!r}{did_you_mean(template, TEMPLATES)}: choose one of {', '.join(TEMPLATES)}; "
+            "or write one, with {text} where the text goes"
         )
     return TEMPLATES.get(template, template)
 
@@ -88,14 +88,14 @@ def prompt(
     Cost: 1 pass, with the template.
 
     Args:
-        template: a name of `TEMPLATES`, or any string with {text} and perhaps {condition} or [MASK].
-        pool: None = the [MASK] token if the template has one, else the last token.
-        states: hidden states, as for `classical`; None = those that the template was published with: "layer:-2" for
-            cot and ke, "last" for the others.
-        variant: "released" cleans the text up as the authors' code does: a full stop at the end; without [MASK]
-            also no double quotes and no final question mark (see `Layout`).
-        chat: put the template into the user's turn of the model's chat template, for Instruct models; the text
-            after [ANSWER] begins the answer, the text before [USER] is the system message.
+        template: a name from `TEMPLATES`, or any string with {text} and optionally {condition} or [MASK].
+        pool: None = the [MASK] token if the template has one, otherwise the last token.
+        states: hidden states, as for `classical`; None = the ones that the template was published with: "layer:-2"
+            for cot and ke, "last" for the others.
+        variant: "released" cleans up the text as the authors' code does: it adds a final full stop and, without
+            [MASK], also replaces double quotes and a final question mark (see `Layout`).
+        chat: put the template into the user's turn of the model's chat template, for Instruct models; what
+            follows [ANSWER] starts the answer, and what precedes [USER] is the system message.
         add_special_tokens: add the tokenizer's special tokens; a chat template always has its own.
         pool_special_tokens: also pool the special tokens.
     """
@@ -125,9 +125,9 @@ def token_prepending(
     add_special_tokens: bool = True,
     pool_special_tokens: bool = False,
 ) -> Method:
-    """Copy the last token's state to a placeholder before the text, which the text's tokens attend to.
+    """Copy the last token's state to a placeholder before the text, so that the text's tokens attend to it.
 
-    Before each layer i, start <= i < stop, the placeholder's state becomes that of the last token. For causal models.
+    This happens before each layer i with start <= i < stop. For causal models.
 
     Source: Fu et al. 2025 (Token Prepending), section 3; github.com/fuyuchenIfyw/token_prepending.
 
@@ -136,10 +136,10 @@ def token_prepending(
     Args:
         template: as for `prompt`, with the placeholder <PST>; if it has none, one is added before the text.
         start: the first layer, from 0; the paper's is 1.
-        stop: the layer after the last one; None = 7 as for LLaMA-2-7B, or the end of a smaller model.
-        states: hidden states, as for `classical`; the authors use the last but one for all prompts but "eol".
-        pool: the last token, or another pooling of the prompt's and the text's tokens.
-        variant: "released" cleans the text up as the authors' code does (see `prompt`).
+        stop: one past the last layer; None = 7, as for LLaMA-2-7B, or the end of a smaller model.
+        states: hidden states, as for `classical`; the authors use the second to last for all prompts but "eol".
+        pool: the last token, or another pooling of the tokens of prompt and text.
+        variant: "released" cleans up the text as the authors' code does (see `prompt`).
         chat: as for `prompt`.
         add_special_tokens: add the tokenizer's special tokens.
         pool_special_tokens: also pool the special tokens.
@@ -170,24 +170,24 @@ def bellm(
     add_special_tokens: bool = True,
     pool_special_tokens: bool = False,
 ) -> Method:
-    """Use bidirectional attention in the last layers, with a prompt for the representative word. Untrained.
+    """Use bidirectional attention in the last layers, and a prompt that asks for a representative word. Untrained.
 
     Source: BeLLM, sections 3.2 and 3.3, Equations 2 to 5; github.com/4AI/BeLLM.
 
-    If only the last layer is changed and the last token is pooled, nothing changes: that token attends to all tokens
-    already. So the mean is the default, and an `Encoder` with that configuration warns.
+    Changing only the last layer has no effect on the last token, which already attends to all tokens. The default is
+    therefore the mean, and an `Encoder` warns if that combination is used.
 
     Cost: 1 pass, with the template.
 
     Args:
-        last: number of layers at the end; 1 by default. "auto" = all layers after the model's turning point (section
-            3.1); `afterword.papers.turning.resolve` finds the number.
-        pool: how the prompt's and the text's tokens are pooled.
+        last: number of layers to change, counted from the end; 1 by default. "auto" = all layers after the
+            model's turning point (section 3.1), which `afterword.papers.turning.resolve` finds.
+        pool: how to pool the tokens of prompt and text.
         states: hidden states, as for `classical`.
-        layers: numbers of the layers from 0, instead of `last`.
+        layers: the layers to change, counted from 0, instead of `last`.
         couple: "replace", or one of Equation 5's sums (see `Sight`).
-        window: "keep" the sliding window of these layers, on both sides, or "drop" it, as the authors' code does.
-        template: a name of `TEMPLATES`, a string with {text}, or None for the text alone.
+        window: "keep" these layers' sliding window, on both sides, or "drop" it, as the authors' code does.
+        template: a name from `TEMPLATES`, a string with {text}, or None for the text alone.
         add_special_tokens: add the tokenizer's special tokens.
         pool_special_tokens: also pool the special tokens.
     """
@@ -204,10 +204,10 @@ def bellm(
 
 @dataclass(frozen=True)
 class Selected(Weighting):
-    """The mean of the tokens j with s_j > alpha / n; of all n, if there is none.
+    """The mean over the tokens j with s_j > alpha / n, or over all n if there is none.
 
-    s_j is the maximum over all heads of all layers of how much the prompt's last token attends to j, where each head's
-    row sums to 1 over the text's tokens.
+    s_j is the attention of the prompt's last token to j, the maximum over all heads of all layers; each head's row is
+    scaled to sum to 1 over the text's tokens.
 
     Args:
         alpha: 0 keeps every token that is attended to; the paper uses 1 to 2.5.
@@ -224,14 +224,14 @@ class Selected(Weighting):
             raise MethodError(f"alpha={self.alpha}: pass a number of at least 0, such as 1.5")
 
     def tap(self, groups: Sequence[Group], targets: Sequence[Tensor], layers: int) -> Tap:
-        """The row of the last token that is not special, over the text's tokens."""
+        """Read the attention of the last non-special token to the text's tokens."""
         from ..backbone.attention_taps import LargestOfRow
 
         rows = [g.length - 1 - g.special[:, 1] for g in groups]
         return LargestOfRow(rows, [t[:, 0] != 0 for t in targets])
 
     def __call__(self, group: Group, targets: Rows, reading: Tensor | None) -> Rows:
-        """1 over their number for the selected tokens (G, 1, n)."""
+        """Weight each of the m selected tokens with 1 / m (G, 1, n)."""
         assert reading is not None
         text = targets != 0
         kept = text & (reading[:, None] * text.sum(-1, keepdim=True) > self.alpha)
@@ -239,8 +239,8 @@ class Selected(Weighting):
         return kept.to(targets.dtype) / kept.sum(-1, keepdim=True).clamp(min=1)
 
     def for_words(self) -> Weighting:
-        """Raise MethodError: word vectors are not defined."""
-        raise MethodError("scsp has no word vectors: it selects the tokens of a text; use classical or reba")
+        """Raise MethodError: the method has no word vectors."""
+        raise MethodError("scsp has no word vectors, because it selects tokens by text: use classical or reba")
 
 
 def scsp(
@@ -250,20 +250,20 @@ def scsp(
     template: str = "{text} Brief summary : “",
     add_special_tokens: bool = True,
 ) -> Method:
-    """Average the tokens that the end of a prompt after the text attends to most. For long texts and causal models.
+    """Average the tokens that a prompt after the text attends to most. For long texts and causal models.
 
     Source: Cheng et al. 2026 (SCSP), with one prompt at the end of the text; arXiv 2609.37782.
 
     Cost: 1 pass, with the template.
 
     Args:
-        alpha: keep a token with more than alpha / n of the prompt's attention, in any head; if none has, keep all n.
-        states: hidden states, as for `classical`; the paper uses the third to last for Mistral.
+        alpha: keep the tokens that get more than alpha / n of the prompt's attention in any head; if none do, all n.
+        states: hidden states, as for `classical`; the paper uses Mistral's third to last.
         template: a string with {text} and a prompt after it.
         add_special_tokens: add the tokenizer's special tokens; they have no weight.
     """
     layout = Layout(template, add_special_tokens=add_special_tokens)
     if layout.parts[-1] is None:
-        raise MethodError(f"template={template!r} ends with the text: write the prompt that selects after {{text}}")
+        raise MethodError(f"template={template!r} ends with the text: write a prompt after {{text}}")
     weigh = Selected("mean", "first", False, alpha=alpha)
     return Method(layout, States(states), weigh, name=f"scsp {alpha} {states}")

@@ -26,7 +26,7 @@ def echo(
     pool_special_tokens: bool = False,
     tail: bool = False,
 ) -> Method:
-    """Repeat the text and pool the last copy, whose tokens attend to every token of the first.
+    """Repeat the text and pool the last copy, whose tokens attend to every token of the first copy.
 
     Source: Springer et al. 2025 (Echo); ReBA, section 3.2 and Table 1.
 
@@ -34,14 +34,14 @@ def echo(
 
     Args:
         copies: number of copies of the text.
-        pool: how the last copy's tokens are pooled.
+        pool: how to pool the last copy's tokens.
         states: hidden states, as for `classical`.
-        template: None repeats the text; "rewrite" and "rewrite_paragraph" are Springer et al.'s; or a string with
-            {text} twice.
-        variant: "table1" sums from the first copy's last token on and divides by 2n, as ReBA's Table 1 prints;
-            "released" takes the very last token alone, as that paper's code does (cqdyf099/ReBA@6448aa9). Both decide
-            which tokens are pooled, whatever pool_special_tokens and tail say.
-        repeat: repeat token "ids", or the "text" itself, joined by the separator.
+        template: None repeats the text alone; "rewrite" and "rewrite_paragraph" are Springer et al.'s templates; or a
+            string with {text} twice.
+        variant: "table1" adds up the states from the first copy's last token on and divides by 2n, as printed in
+            ReBA's Table 1; "released" takes only the very last token, as that paper's code does
+            (cqdyf099/ReBA@6448aa9). Both override pool_special_tokens and tail.
+        repeat: repeat the token "ids", or the "text" itself, joined by the separator.
         separator: text between the copies.
         truncate: truncate "before" or "after" the repetition, or the "whole" input including its special tokens.
         add_special_tokens: add the tokenizer's special tokens.
@@ -96,23 +96,23 @@ def reba(
 
     Args:
         copies: number of copies of the text, 1 or more.
-        pool: e_n of the last token, or another pooling of all e_i.
+        pool: "last" takes e_n, of the last token; the others pool all e_i.
         states: hidden states v_k, as for `classical`.
         columns: "content" excludes special tokens from the sum.
-        normalise: None as in the paper; "token" divides each e_i by the sum of its weights, "total" the vector by the
-            sum of all weights.
-        attention: the maximum over the heads of all layers, or of the last layer.
+        normalise: None, as in the paper; "token" divides each e_i by the sum of its weights, and "total" divides the
+            vector by the sum of all weights.
+        attention: "max" takes the maximum over the heads of all layers, "last_layer" over those of the last layer.
         triangle: "upper" sums over k >= i, "full" over every k.
-        repeat: repeat token "ids", or the "text" itself, joined by the separator.
+        repeat: repeat the token "ids", or the "text" itself, joined by the separator.
         separator: text between the copies.
         truncate: truncate "before" or "after" the repetition, or the "whole" input including its special tokens.
-        chunk: number of tokens of the chunks that are repeated one by one; None = repeat the text in one piece.
-        variant: "released" is what the authors' code computes (cqdyf099/ReBA@6448aa9): the string repeated, truncated
-            after; last: the last row of the full symmetric matrix, normalised; mean: the upper rows of the sequence's
-            first half, normalised, divided by that half's length; words: rows normalised. It decides columns,
-            normalise, triangle and pool_special_tokens.
+        chunk: number of tokens per chunk, each repeated by itself; None = repeat the text in one piece.
+        variant: "released" is what the authors' code computes (cqdyf099/ReBA@6448aa9). The string is repeated, then
+            truncated. last: the last row of the full symmetric matrix, normalised. mean: the upper rows of the
+            sequence's first half, normalised, divided by that half's length. Words: rows normalised. It overrides
+            columns, normalise, triangle and pool_special_tokens.
         add_special_tokens: add the tokenizer's special tokens.
-        pool_special_tokens: include their e_i in the mean.
+        pool_special_tokens: include the special tokens' e_i in the mean.
     """
     choose("variant", variant, ("paper", "released"))
     released = variant == "released"

@@ -32,7 +32,7 @@ PYTHON_FILE = re.compile(r"@(?P<path>.+\.py)(?P<rest>:.*)?", re.DOTALL)
 
 
 def to_json(method: AnyMethod) -> dict[str, Any]:
-    """A method or an ensemble as plain data, without fitted token weights.
+    """Return a method or an ensemble as plain data, without fitted token weights.
 
     >>> from afterword.methods import reba
     >>> from_json(to_json(reba(copies=3))) == reba(copies=3)
@@ -52,39 +52,39 @@ def to_json(method: AnyMethod) -> dict[str, Any]:
 
 
 def _named_to_json(part: Weighting | CustomStates) -> dict[str, Any]:
-    """The kind and the fields of a weighting or of states, and the module and name of a custom class."""
+    """The kind and fields of a weighting or of states; for a custom class, also its module and name."""
     cls = type(part)
     if "kind" not in vars(cls):
-        raise MethodError(f"{cls.__name__} has no kind, by which files name it: write kind = 'a_name' in the class")
+        raise MethodError(f"{cls.__name__} has no kind, its name in files: write kind = 'a_name' in the class")
     values = field_values(part)
     if isinstance(part, ByToken):
         del values["table"]
     try:
         json.dumps(values)
     except TypeError as e:
-        raise MethodError(f"{cls.__name__} cannot be written to a file: {e}: use numbers, strings, tuples") from None
+        raise MethodError(f"{cls.__name__} cannot be written to a file: {e}: use numbers, strings or tuples") from None
     return {"kind": cls.kind, **({"class": f"{cls.__module__}.{cls.__qualname__}"} if is_custom(cls) else {}), **values}
 
 
 def from_json(data: Mapping[str, Any]) -> AnyMethod:
-    """A method or an ensemble from plain data: the result of `to_json`, or ``{"method": "reba", "copies": 2}``.
+    """Build a method or an ensemble from plain data: the result of `to_json`, or ``{"method": "reba", "copies": 2}``.
 
     Raises:
-        MethodError: it is neither, or an option is unknown.
+        MethodError: the data has neither form, or an option is unknown.
     """
     if not isinstance(data, Mapping):
-        raise MethodError(f"a method is an object, not {data!r:.60}")
+        raise MethodError(f"{data!r:.60} is not a method: pass a JSON object")
     if "method" in data:
         return make(str(data["method"]), {k: v for k, v in data.items() if k != "method"})
     if "methods" in data:
         made: Ensemble = build(Ensemble, {**data, "methods": _members(data["methods"])}, "ensemble")
         return made
     if unknown := set(data) - {"name", "layout", "states", "weigh", "sight"}:
-        raise MethodError(f"a method has no {min(map(str, unknown))!r}: it has name, layout, states, weigh and sight")
+        raise MethodError(f"a method has no {min(map(str, unknown))!r}: use name, layout, states, weigh and sight")
     layout, weigh, sight = (data.get(key, {}) for key in ("layout", "weigh", "sight"))
     for key, value in (("layout", layout), ("weigh", weigh), ("sight", sight)):
         if not isinstance(value, Mapping):
-            raise MethodError(f"{key} is an object, not {value!r:.60}")
+            raise MethodError(f"{key}={value!r:.60}: pass a JSON object")
     states = data.get("states", "last")
     return Method(
         build(Layout, layout),
@@ -96,7 +96,7 @@ def from_json(data: Mapping[str, Any]) -> AnyMethod:
 
 
 def _named(name: str, data: Mapping[str, Any], base: type[Named]) -> Any:
-    """A part of a method by its kind. A custom class must be imported already."""
+    """Build a part of a method from its kind. A custom class must already be imported."""
     options = dict(data)
     kind, path = options.pop("kind", None), options.pop("class", None)
     if isinstance(kind, str) and kind in base.kinds:
@@ -114,7 +114,7 @@ def parse_method(text: str) -> AnyMethod:
     """Read a method or an ensemble from text.
 
     Args:
-        text: ``name`` or ``name:option=value,option=value``; a value with a comma is put in double quotes, as in
+        text: ``name`` or ``name:option=value,option=value``; put a value with a comma in double quotes, as in
             JSON; ``@file.json`` reads a file, and ``@file.py:name`` runs one. ``ensemble:ck`` and
             ``ensemble:methods="echo;reba:pool=mean"`` are ensembles.
 
@@ -137,7 +137,7 @@ def parse_method(text: str) -> AnyMethod:
 
 
 def _members(value: Any, read: Callable[[str], AnyMethod] = lambda text: make(*read_spelling(text, CATALOGUE))) -> Any:
-    """The methods of an ensemble, or its name. By default no text names a file: a downloaded folder must run none."""
+    """The methods of an ensemble, or its name. By default files are not read: a downloaded folder must run no code."""
     if isinstance(value, str) and re.fullmatch(r"\w+", value) and value not in CATALOGUE:
         return value
     if not isinstance(value, str | list | tuple):
@@ -158,7 +158,7 @@ def _read_json(path: Path) -> Any:
 
 
 def make(name: str, options: Mapping[str, Any]) -> AnyMethod:
-    """A method or an ensemble by name and options.
+    """Build a method or an ensemble from its name and options.
 
     Raises:
         UnknownMethod: there is no such method; the message lists the names.
@@ -169,7 +169,7 @@ def make(name: str, options: Mapping[str, Any]) -> AnyMethod:
             raise UnknownMethod(f"no method {name!r}: write options after a colon, as in reba:copies=2,pool=mean")
         spelled = {**{t: f"prompt:template={t}" for t in TEMPLATES}, **{e: f"ensemble:{e}" for e in ENSEMBLES}}
         hint = f" (did you mean {spelled[name]!r}?)" if name in spelled else did_you_mean(name, CATALOGUE)
-        raise UnknownMethod(f"no method {name!r}{hint}: there are {', '.join(CATALOGUE)}")
+        raise UnknownMethod(f"no method {name!r}{hint}: choose one of {', '.join(CATALOGUE)}")
     values = dict(options)
     if name == "ensemble" and "methods" in values:
         values["methods"] = _members(values["methods"])
@@ -177,7 +177,7 @@ def make(name: str, options: Mapping[str, Any]) -> AnyMethod:
 
 
 def spell_method(function: Callable[..., AnyMethod], *args: Any, **options: Any) -> str:
-    """A call of a method's function as `parse_method` reads it, without the options that have their default value.
+    """Write a call of a method's function in the form that `parse_method` reads, omitting options at their defaults.
 
     >>> spell_method(CATALOGUE["echo"], 3, "last", template=None)
     'echo:copies=3,pool=last'
@@ -188,9 +188,9 @@ def spell_method(function: Callable[..., AnyMethod], *args: Any, **options: Any)
 
 
 def _from_python(path: Path, name: str) -> AnyMethod:
-    """The method with this name in a Python file, which is run as ``python file.py`` would run it."""
+    """Run a Python file as ``python file.py`` would, and return its method of this name."""
     if not name:
-        raise MethodError(f"'@{path}' names a file and no method: write @{path}:NAME")
+        raise MethodError(f"'@{path}' is a file without a method's name: write @{path}:NAME")
     values = vars(_run(path))
     value = values.get(name)
     if isinstance(value, AnyMethod):
@@ -201,7 +201,7 @@ def _from_python(path: Path, name: str) -> AnyMethod:
 
 
 def _run(path: Path) -> ModuleType:
-    """The file as a module. A file that was run or imported before is not run again: its classes stay the same."""
+    """Run a file as a module. A file that was already run or imported is not run again: its classes stay the same."""
     resolved = path.expanduser().resolve()
     for module in list(sys.modules.values()):
         file = getattr(module, "__dict__", {}).get("__file__")  # attribute access makes some modules import others
@@ -213,17 +213,17 @@ def _run(path: Path) -> ModuleType:
     module.__file__ = str(resolved)
     sys.modules[module.__name__] = module  # dataclasses and annotations look there
     try:
-        with redirect_stdout(sys.stderr):  # stdout may be where vectors are written
+        with redirect_stdout(sys.stderr):  # vectors may be written to stdout
             exec(compile(resolved.read_bytes(), str(resolved), "exec"), vars(module))
     except (Exception, SystemExit) as e:
         del sys.modules[module.__name__]
         reason = next(iter(str(e).splitlines()), "")
-        raise MethodError(f"{path} cannot be run: {type(e).__name__}: {reason:.200}; correct the file") from e
+        raise MethodError(f"{path} cannot be run: {type(e).__name__}: {reason:.200}: correct the file") from e
     return module
 
 
 def _module_name(path: Path) -> str:
-    """The file's name, by which other processes import it; with a hash of its path if another module has that name."""
+    """The file's name, so that other processes can import it; with a hash of its path if the name is already used."""
     name = re.sub(r"\W", "_", path.stem)
     installed = None if name in sys.modules else find_spec(name)
     if name not in sys.modules and (installed is None or installed.origin == str(path)):

@@ -1,4 +1,4 @@
-"""The hidden states v_k that a method reads: of the last layer, of any layer, or the mean of several."""
+"""The hidden states v_k that a method reads: the last layer's, any other layer's, or the mean of several."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NAMES: dict[str, tuple[Layer, ...]] = {
     "static_h0": (0,),
 }
 """The named states, each the mean of these layers: 0 is the first layer's input, TABLE the input embeddings alone, LAST
-the model's output. first_last is Ditto's (h0 + hL) / 2, first_last_h1 that of SimCSE's code."""
+the model's output. first_last is Ditto's (h0 + hL) / 2, and first_last_h1 is the (h1 + hL) / 2 of SimCSE's code."""
 
 
 @dataclass(frozen=True)
@@ -35,9 +35,10 @@ class States:
         kind: one of `NAMES`, or "layer:k" for hidden_states[k], or "layer:j+k" for the mean of several; k counts
             from 0, the embeddings, or backwards from -1, the last. "normed:k" is the output of the model with only
             its first k layers: hidden_states[k] after its final norm. "attention:all", "attention:upper" or
-            "attention:j+k" is the sum of the outputs of these layers' attention blocks, "values:all" and so on the
-            mean of their value vectors (width K d, K heads of keys and values); layers with attention count from 0.
-            "router" concatenates the logits of all routers of a mixture of experts, "router:softmax" their softmaxes.
+            "attention:j+k" is the sum of the outputs of these layers' attention blocks, and "values:all" and so on are
+            the mean of their value vectors (width K d, for K key-value heads); layers with attention are counted from
+            0. "router" concatenates the logits of all routers of a mixture of experts, "router:softmax" their
+            softmaxes.
 
     >>> States("layer:0+2").layers
     (0, 2)
@@ -50,7 +51,7 @@ class States:
 
     @property
     def layers(self) -> tuple[Layer, ...]:
-        """The layers that are averaged."""
+        """The layers to average."""
         kind = self.kind if isinstance(self.kind, str) else ""
         name, _, numbers = kind.partition(":")
         if kind in NAMES:
@@ -74,7 +75,7 @@ class States:
 
     @property
     def truncates(self) -> bool:
-        """Whether the states are those of the model's first layers only, after its final norm ("normed:k")."""
+        """Whether the states come from the model's first k layers and its final norm ("normed:k")."""
         return any(str(layer).startswith(NORMED) for layer in self.layers)
 
     def width(self, backbone: Backbone) -> int:
@@ -84,7 +85,7 @@ class States:
         return backbone.table_width if self.layers == (TABLE,) else backbone.facts.width
 
     def check(self, layers: int) -> None:
-        """Raise NoSuchHead if a model with this number of layers lacks one of them."""
+        """Raise NoSuchHead if a layer to read does not exist in a model with this number of layers."""
         for layer in self.layers:
             at = int(layer.removeprefix(NORMED)) if isinstance(layer, str) and layer.startswith(NORMED) else layer
             if isinstance(at, int) and not -layers - 1 <= at <= layers:
@@ -98,28 +99,28 @@ class States:
 
 @dataclass(frozen=True)
 class CustomStates(States, Named, ABC):
-    """Base of custom states, which are computed from others. A class sets `kind`, the name that saved files give it."""
+    """Base of custom states, which are computed from other states. A subclass sets `kind`, its name in saved files."""
 
     kind: ClassVar[str]  # type: ignore[misc]
     kinds: ClassVar[dict[str, Any]] = {}
     reads: ClassVar[tuple[str, ...]] = ("last",)
-    """The kinds of states that they are computed from, as `States` takes them."""
+    """The kinds of `States` to compute them from."""
 
     @abstractmethod
     def __call__(self, *states: Tensor) -> Tensor:
-        """The states (N, D') from those of `reads` (N, D), each row from the same rows of these."""
+        """Compute the states (N, D') from the states (N, D) of `reads`, row by row."""
 
     @property
     def layers(self) -> tuple[Layer, ...]:
-        """The layers that are read."""
+        """The layers to read."""
         return tuple(dict.fromkeys(layer for kind in self.reads for layer in States(kind).layers))
 
     def width(self, backbone: Backbone) -> int:
-        """D', by default that of the first of `reads`."""
+        """D', by default the width of the first kind in `reads`."""
         return States(self.reads[0]).width(backbone)
 
     def mean(self, trace: Trace) -> Tensor:
-        """The states (N, D') of a forward.
+        """The custom states (N, D') of a forward.
 
         Raises:
             MethodError: the class does not return one vector of the declared width per token.

@@ -1,7 +1,7 @@
 """Token weights w_k: each method's half of ``embedding = weights @ states``.
 
-A *target* row says which tokens a vector represents: all tokens of a copy, its last one, those of a word. A `Weighting`
-turns target rows (G, R, n) into weight rows (G, R, n), with the attention that its tap has read.
+A *target* row says which tokens a vector represents: all tokens of a copy, only its last, or a word's. A `Weighting`
+turns target rows (G, R, n) into weight rows (G, R, n), using the attention that its tap has read.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ..text.batch import Group
 
 Pool = Literal["mean", "last", "cls", "weighted"]
-"""The poolings that every method takes; `Weighting.sentence` computes them."""
+"""The poolings that every method accepts; `Weighting.sentence` computes them."""
 
 AnyPool = Literal[Pool, "sum", "mask", "half"]
 """All poolings, including those of some methods only."""
@@ -37,16 +37,16 @@ Copy = Literal["first", "last", "tail", "all", "unprompted"]
 
 @dataclass(frozen=True)
 class Weighting(Named, ABC):
-    """How tokens are weighted. A custom class sets `kind`, the name that saved files give it.
+    """How tokens are weighted. A custom class sets `kind`, its name in saved files.
 
     Args:
-        pool: which tokens a sentence vector represents, among those of `copy`: their "mean", their "sum", the
-            "last" or the first ("cls") of them, the "mask" token, the first "half" of the sequence; or their mean
+        pool: which of the tokens chosen by `copy` a sentence vector represents: their "mean", their "sum", only the
+            "last" or the first ("cls"), the "mask" token, the first "half" of the sequence; or their mean
             "weighted" by position, i / (1 + ... + n) for the i-th of n (SGPT, Muennighoff 2022, section 3.1).
-        copy: the tokens of the "first" or the "last" copy of the text, of the last and everything after it ("tail"),
-            or "all", including a template's; "unprompted" is all, but from the text on if a prompt precedes it, as
-            sentence-transformers' include_prompt=False.
-        pool_special_tokens: whether special tokens are among them.
+        copy: the tokens of the "first" or the "last" copy of the text, the last copy and everything after it
+            ("tail"), or "all", including the template; "unprompted" is all, or everything from the text on if a prompt
+            precedes it, like sentence-transformers' include_prompt=False.
+        pool_special_tokens: whether to include special tokens.
     """
 
     pool: AnyPool = "mean"
@@ -55,7 +55,7 @@ class Weighting(Named, ABC):
 
     kinds: ClassVar[dict[str, Any]] = {}
     reads_attention: ClassVar[bool] = False
-    """Whether the attention matrices are read."""
+    """Whether it reads attention matrices."""
 
     def __post_init__(self) -> None:
         choose("pool", self.pool, get_args(AnyPool))
@@ -65,16 +65,16 @@ class Weighting(Named, ABC):
 
     @property
     def fitted(self) -> bool:
-        """Whether it is fitted to texts, or needs no fitting."""
+        """Whether the weighting is fitted, or needs no fitting."""
         return True
 
     def require_fitted(self) -> None:
-        """Raise NotFitted if it needs to be fitted first."""
+        """Raise NotFitted if the weighting must be fitted first."""
         if not self.fitted:
             raise NotFitted("this method must be fitted to texts first: use encoder = encoder.fit(texts)")
 
     def fit(self, texts: Iterable[Text], tokenizer: Tokenizer, vocabulary: int) -> Weighting:
-        """Fit the weighting to texts, if it needs to be.
+        """Fit the weighting to texts, if it needs fitting.
 
         Args:
             texts: strings, or lists of token ids.
@@ -84,10 +84,10 @@ class Weighting(Named, ABC):
         return self
 
     def check(self, layers: int, heads: int, vocabulary: int) -> None:
-        """Raise MethodError if a model with this number of layers, heads and token ids does not support it."""
+        """Raise MethodError if a model of this many layers, heads and token ids does not support the weighting."""
 
     def tap(self, groups: Sequence[Group], targets: Sequence[Tensor], layers: int) -> Tap | None:
-        """The tap that reads the attention of a model with this number of layers; None if nothing is read."""
+        """The tap that reads attention in a model with this number of layers; None if the weighting reads none."""
         return None
 
     @abstractmethod
@@ -95,7 +95,7 @@ class Weighting(Named, ABC):
         """The weight rows (G, R, n) of one group."""
 
     def sentence(self, group: Group, dtype: torch.dtype | None = None, mask_id: int | None = None) -> Rows:
-        """The target row of a sentence (G, 1, n); its type is float32 by default.
+        """The target row of a sentence (G, 1, n), float32 by default.
 
         Raises:
             InputError: no token is left to pool.
@@ -139,18 +139,18 @@ class Weighting(Named, ABC):
         return chosen | (group.copy == SPECIAL) if self.pool_special_tokens else chosen
 
     def which(self, group: Group) -> int:
-        """The number of the copy that is pooled, from 1."""
+        """The number of the copy to pool, from 1."""
         return group.copies if self.copy in ("last", "tail") else 1
 
     def for_words(self) -> Weighting:
-        """The weighting of word vectors, if it differs from that of sentences."""
+        """The weighting to use for word vectors; by default the same as for sentences."""
         return self
 
 
 def by_position(group: Group, chosen: Tensor) -> Tensor:
-    """Weights of chosen tokens (G, n) by their position in their text, from 1; they sum to 1 in each text.
+    """Weight the chosen tokens (G, n) by their position in their text, from 1; the weights sum to 1 in each text.
 
-    A chunk that begins at the text's token f holds the numbers from f + 1 on, and their share of 1 + ... + N.
+    A chunk that starts at the text's token f has positions f + 1, f + 2, ..., and their share of 1 + ... + N.
     """
     number = (chosen.cumsum(1) + group.first[:, None]) * chosen
     length = (group.spans[:, 0, 1] - group.spans[:, 0, 0]).to(group.part.dtype)
@@ -172,12 +172,12 @@ class Plain(Weighting):
 
 @dataclass(frozen=True)
 class Table1(Weighting):
-    """Echo's mean as Table 1 of the ReBA paper prints it: the sum over j = n .. kn of v_j, divided by 2n."""
+    """Echo's mean as printed in Table 1 of the ReBA paper: the sum over j = n .. kn of v_j, divided by 2n."""
 
     kind: ClassVar[str] = "table1"
 
     def __call__(self, group: Group, targets: Rows, reading: Tensor | None) -> Rows:
-        """From the last token of the first copy to the end of the last one (G, 1, n)."""
+        """1 / 2n from the last token of the first copy to the end of the last copy (G, 1, n)."""
         start, end = group.spans[:, 0, 1] - 1, group.spans[:, group.copies - 1, 1]
         n = (group.spans[:, 0, 1] - group.spans[:, 0, 0])[:, None]
         inside = (group.at >= start[:, None]) & (group.at < end[:, None]) & (group.text >= 0)[:, None]
@@ -190,10 +190,10 @@ class Table1(Weighting):
 
 @dataclass(frozen=True)
 class SelfAttention(Weighting):
-    """How much each token attends to itself in one head (Ditto, section 3).
+    """The attention of each token to itself in one head (Ditto, section 3).
 
     Args:
-        layer, head: from 0.
+        layer, head: counted from 0.
         normalise: divide by the sum of the weights; the paper does not (footnote 2).
     """
 
@@ -213,13 +213,13 @@ class SelfAttention(Weighting):
             )
 
     def tap(self, groups: Sequence[Group], targets: Sequence[Tensor], layers: int) -> Tap:
-        """The diagonals of the layer's heads."""
+        """Read the diagonals of the layer's heads."""
         from ..backbone.attention_taps import Diagonals
 
         return Diagonals(self.layer)
 
     def __call__(self, group: Group, targets: Rows, reading: Tensor | None) -> Rows:
-        """A_kk on the targets."""
+        """A_kk at the targets."""
         assert reading is not None
         rows = targets * reading[:, 0, self.head, None]
         return rows / rows.sum(-1, keepdim=True) if self.normalise else rows
@@ -230,13 +230,13 @@ class Backward(Weighting):
     """Backward attention: e_i = sum over k of A_new[i, k] v_k (ReBA, Equation 4).
 
     Args:
-        columns: k runs over "all" tokens from i on, or leaves special tokens out ("content").
-        normalise: None as the paper; "token" divides each e_i by the sum of its weights, "total" the vector by
-            the sum of all its weights.
-        attention: A_new is the maximum over heads of all layers ("max") or of the last one ("last_layer").
+        columns: k runs over "all" tokens from i on, or skips special tokens ("content").
+        normalise: None, as in the paper; "token" divides each e_i by the sum of its weights, and "total" divides the
+            vector by the sum of all its weights.
+        attention: A_new is the maximum over the heads of all layers ("max") or of the last layer ("last_layer").
         triangle: k >= i ("upper", Equation 4) or every k ("full").
-        released: the authors' code (cqdyf099/ReBA@6448aa9): the sentence mean is divided by half the sequence's
-            length once more; words sum their rows of the upper triangle and are normalised.
+        released: as in the authors' code (cqdyf099/ReBA@6448aa9), divide the sentence mean once more by half the
+            sequence's length, and normalise the sum of a word's rows of the upper triangle.
     """
 
     columns: Literal["all", "content"] = "all"
@@ -249,7 +249,7 @@ class Backward(Weighting):
     reads_attention: ClassVar[bool] = True
 
     def tap(self, groups: Sequence[Group], targets: Sequence[Tensor], layers: int) -> Tap:
-        """The rows of Algorithm 1's matrix that are targets."""
+        """Read the rows of Algorithm 1's matrix that are targets."""
         from ..backbone.attention_taps import MaxOverHeads
 
         columns = [pooled_rows(t)[0] for t in targets]
@@ -272,33 +272,33 @@ class Backward(Weighting):
         return rows / max(group.length // 2, 1) if self.released and self.pool == "half" else rows
 
     def for_words(self) -> Weighting:
-        """The weighting of words; the released code's words are normalised means over the first copy."""
+        """The weighting of words; in the released code, words are normalised means over the first copy."""
         return Backward("mean", "first", True, "all", "total", self.attention) if self.released else self
 
 
 def pooled_rows(targets: Rows) -> tuple[Tensor, Tensor]:
-    """Indices of the tokens i that have a target, padded with 0, and which of them are not padding (G, C), (G, C)."""
+    """Indices (G, C) of the tokens that have a target, padded with 0, and whether each is not padding (G, C)."""
     import torch
 
-    wanted = (targets != 0).any(1)
-    count = wanted.sum(1, keepdim=True)
-    most = max(int(count.max()), 1)
-    real = torch.arange(most, device=wanted.device) < count
-    return torch.argsort(~wanted, dim=1, stable=True)[:, :most] * real, real
+    pooled = (targets != 0).any(1)
+    count = pooled.sum(1, keepdim=True)
+    columns = max(int(count.max()), 1)
+    real = torch.arange(columns, device=pooled.device) < count
+    return torch.argsort(~pooled, dim=1, stable=True)[:, :columns] * real, real
 
 
 def word_targets(group: Group, words: Sequence[Sequence[Sequence[int]]], copy: int, dtype: torch.dtype) -> Rows:
-    """Target rows of words (G, R, n): each the mean of the word's tokens, in one copy of the text.
+    """Build target rows of words (G, R, n), each the mean of the word's tokens in one copy of the text.
 
     Args:
-        group: segments of one length.
-        words: for each text, for each of its words, the positions of its tokens in the copy.
+        group: segments of equal length.
+        words: for each word of each text, the positions of its tokens in the copy.
         copy: number of the copy, from 1.
         dtype: type of the rows.
 
     Returns:
-        Target rows, where R is the largest number of words of a text in the batch; further rows of a text are 0. In a
-        text that is split into chunks, a word's tokens may lie in several segments, whose rows add up.
+        Target rows, where R is the largest number of words of any text in the batch; unused rows are 0. If a text is
+        split into chunks, a word's tokens may lie in several segments, whose rows add up.
     """
     import torch
 

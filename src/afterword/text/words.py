@@ -1,4 +1,4 @@
-"""Spans of a text and their tokens: words, and chunks at sentences, paragraphs or numbers of tokens, in any script."""
+"""Spans of a text and their tokens: words, and chunks by sentence, paragraph or number of tokens, in any script."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from .segments import Span, TokenizedText
 from .tokenizer import Offset
 
 Word: TypeAlias = str | tuple[str, int] | tuple[int, int]
-"""A word: a string (its first occurrence), (string, n) for its n-th occurrence from 0 (-1 = the last), or a span of
+"""A word: a string (its first occurrence), (string, n) for the n-th, counted from 0 (-1 = the last), or a span of
 characters (start, end). In a text of token ids, a span counts tokens."""
 
 WordTokens: TypeAlias = list[list[list[int]]]
-"""For each text, for each of its words, the indices of its tokens."""
+"""The token indices of each word of each text."""
 
 CLOSING = "[\"'”’»›)\\]}」』）】》〉｣〕\ufe0f]*"
 LINE = "(?>\r\n|[\n\r\x85\u2028\u2029])"
@@ -33,11 +33,11 @@ FLAGS = "".join(map(chr, range(0x1F1E6, 0x1F200)))
 
 
 def span_of(word: Word, text: Text, where: str = "the text") -> Span:
-    """The half-open span of characters of a word.
+    """Find the half-open span of characters of a word.
 
     Raises:
-        WordNotFound: the text does not contain it, or not often enough.
-        InputError: it is not a valid word.
+        WordNotFound: the text does not contain the word, or not often enough.
+        InputError: the word is not valid.
 
     >>> span_of(("bank", 1), "bank by bank")
     (8, 12)
@@ -62,10 +62,10 @@ def span_of(word: Word, text: Text, where: str = "the text") -> Span:
 
 
 def tokens_of(span: Span, tokens: TokenizedText, copy: int, what: str) -> list[int]:
-    """The indices, in a copy of the text (from 1), of the tokens that overlap a span of characters.
+    """Find the tokens that overlap a span of characters: their indices in a copy of the text (copies count from 1).
 
     Raises:
-        WordNotFound: the word, named ``what``, has no token, or the text was truncated before its end.
+        WordNotFound: the span, called ``what`` in the message, has no token, or was cut off with the end of the text.
     """
     offsets = tokens.offsets[copy - 1]
     indices = [i for i, (s, e) in enumerate(offsets) if s < span[1] and e > span[0]]
@@ -78,7 +78,7 @@ def tokens_of(span: Span, tokens: TokenizedText, copy: int, what: str) -> list[i
 
 
 def check_words(words: Sequence[Sequence[Word]], texts: Sequence[Text]) -> None:
-    """Validate that every word is in its text; raises WordNotFound, which names text and word."""
+    """Validate that every word is in its text; raises WordNotFound, whose message names the text and the word."""
     for t, text in enumerate(texts):
         for word in words[t]:
             span_of(word, text, f"text {t}")
@@ -88,7 +88,7 @@ def find_tokens(
     words: Sequence[Sequence[Word]], texts: Sequence[Text], tokenized: Sequence[TokenizedText], copy: int,
     first: int = 0,
 ) -> WordTokens:  # fmt: skip
-    """The tokens of every word of every text, in a copy of the text (from 1); errors number texts from ``first``."""
+    """Find the tokens of every word of every text, in a copy of the text; errors number texts from ``first``."""
     return [
         [tokens_of(span_of(w, text, f"text {t}"), tokens, copy, f"the word {w!r} of text {t}") for w in mine]
         for t, (text, tokens, mine) in enumerate(zip(texts, tokenized, words, strict=True), first)
@@ -96,7 +96,7 @@ def find_tokens(
 
 
 def check_spans(spans: Sequence[object], text: Text, where: str) -> list[Span]:
-    """Validate spans: half-open, in order, without overlap, none of them blank; an error names text and span."""
+    """Validate that spans are half-open, in order, not overlapping and not blank; errors name the text and the span."""
     checked: list[Span] = []
     for span in spans:
         pair = list(span) if isinstance(span, list | tuple) else []
@@ -104,9 +104,9 @@ def check_spans(spans: Sequence[object], text: Text, where: str) -> list[Span]:
             raise InputError(f"{span!r:.60} is not a span of {where}: pass two whole numbers, (start, end)")
         start, end = map(int, pair)
         if not 0 <= start < end <= len(text):
-            raise InputError(f"the span {start}:{end} is empty, or outside {where}, which ends at {len(text)}")
+            raise InputError(f"the span {start}:{end} is empty or outside {where}, which ends at {len(text)}")
         if checked and start < checked[-1][1]:
-            raise InputError(f"the span {start}:{end} of {where} overlaps the one before: pass spans in order")
+            raise InputError(f"the span {start}:{end} of {where} overlaps the one before it: pass spans in order")
         if isinstance(text, str) and not text[start:end].strip():
             raise InputError(f"the span {start}:{end} of {where} is blank: remove it")
         checked.append((start, end))
@@ -114,69 +114,95 @@ def check_spans(spans: Sequence[object], text: Text, where: str) -> list[Span]:
 
 
 def split(
-    text: Text, offsets: Sequence[Offset], unit: str | None, tokens: int | None, most: int | None, where: str,
-    shared: int = 0,
+    text: Text, offsets: Sequence[Offset], unit: str | None, tokens: int | None, max_tokens: int | None, where: str,
+    overlap: int = 0,
 ) -> list[Span]:  # fmt: skip
-    """Split a text into spans. Each begins with a visible character that begins a token, and never inside a letter.
+    """Split a text into spans that cover it, without dividing a token or a character.
 
     Args:
-        text: the text, and ``offsets`` of its tokens.
-        unit: "sentences", "paragraphs" (to a blank line; where there is none, to the end of a line), or None.
-        tokens: join units to chunks of at most this many tokens, and split longer ones; None = each unit is a chunk.
-        most: split longer units in any case.
-        where: names the text in errors.
-        shared: tokens that a chunk of ``tokens`` has in common with the one before it, where no letter is divided.
+        text: a string, or a list of token ids.
+        offsets: the span of characters of each token of the text.
+        unit: "sentences", "paragraphs" (they end at a blank line, or if the text has none, at each line end), or None.
+        tokens: join units into chunks of at most this many tokens, and split longer units; None = a unit is a chunk.
+        max_tokens: hard limit; longer units are always split.
+        where: the text's name in error messages.
+        overlap: number of tokens that each chunk of `tokens` shares with the one before it; only if `unit` is None.
 
     Raises:
-        InputError: a list of token ids has no sentences.
+        InputError: a list of token ids has no sentences or paragraphs.
         WordNotFound: the text has no token.
     """
     if unit is not None and not isinstance(text, str):
         raise InputError(f"{where} is a list of token ids, which has no {unit}: pass spans of tokens, or tokens=")
     starts = list(accumulate((_visible(text, *offset) for offset in offsets), max))
-    seen = [i for i, (s, e) in enumerate(offsets) if s < e and not (isinstance(text, str) and text[s:e].isspace())]
-    if not seen:
-        raise WordNotFound(f"{where} has no token: it is blank, or the tokenizer drops all its characters")
-    places = zip(pairwise(starts), accumulate((end for _, end in offsets), max), strict=False)
-    fine = [False, *(at > last and at >= end and _divides(text, at) for (last, at), end in places), True]
-    fine[: seen[0] + 1] = [False] * (seen[0] + 1)
-    units = [0, *(fine.index(True, bisect_left(starts, border)) for border in _borders(text, unit)), len(starts)]
-    limit, cuts = min(tokens or len(starts), most or len(starts)), [0]
-    if shared:
-        ends = [*starts, len(text)]
-        return [(ends[a] if a else 0, ends[b]) for a, b in _sharing(fine, limit, shared)]
-    for a, b in pairwise(units):
-        if a > cuts[-1] and (tokens is None or b - cuts[-1] > limit):
-            cuts.append(a)
-        while b - cuts[-1] > limit:
-            a = cuts[-1]
-            cuts.append(next((k for k in range(a + limit, a, -1) if fine[k]), None) or fine.index(True, a + limit))
-    return list(pairwise([0, *(starts[k] for k in cuts[1:] if k < len(starts)), len(text)]))
+    allowed = _allowed_cuts(text, offsets, starts, where)
+    limit = min(tokens or len(starts), max_tokens or len(starts))
+    if overlap:
+        chunks = _overlapping_chunks(allowed, limit, overlap)
+    else:
+        inner = [allowed.index(True, bisect_left(starts, border)) for border in _borders(text, unit)]
+        chunks = _chunks_of_units([0, *inner, len(starts)], allowed, limit, join=tokens is not None)
+    characters = [0, *starts[1:], len(text)]
+    return [(characters[start], characters[end]) for start, end in chunks]
 
 
-def _sharing(fine: Sequence[bool], limit: int, shared: int) -> list[Span]:
-    """Chunks (a, b) of at most `limit` tokens, each beginning `shared` tokens before the last one's end.
+def _allowed_cuts(text: Text, offsets: Sequence[Offset], starts: Sequence[int], where: str) -> list[bool]:
+    """Whether a chunk may start at each token, and True for the end of the text.
 
-    Where a chunk may not begin there, it begins earlier, and shares more; or later, if it would end no later than the
-    last one. ``fine`` says of each token whether a chunk may begin at it; its last entry is the end of the text.
+    A chunk starts at a visible character that no earlier token reaches, and contains a visible token.
     """
-    last, chunks = len(fine) - 1, [(0, 0)]
+    visible = (s < e and not (isinstance(text, str) and text[s:e].isspace()) for s, e in offsets)
+    first = next((i for i, is_visible in enumerate(visible) if is_visible), None)
+    if first is None:
+        raise WordNotFound(f"{where} has no token: it is blank, or the tokenizer drops all its characters")
+    ends = list(accumulate((end for _, end in offsets), max))
+    later = range(first + 1, len(starts))
+    free = [starts[i] > starts[i - 1] and starts[i] >= ends[i - 1] and _may_start(text, starts[i]) for i in later]
+    return [False] * (first + 1) + free + [True]
+
+
+def _chunks_of_units(units: Sequence[int], allowed: Sequence[bool], limit: int, join: bool) -> list[Span]:
+    """Chunks (start, end) of at most `limit` tokens, each one unit, several joined units, or a part of a long unit.
+
+    ``units`` are the tokens at which units start, and the end of the text. Where no cut is allowed within `limit`
+    tokens, the chunk ends at the next allowed one.
+    """
+    cuts = [0]
+    for start, end in pairwise(units):
+        if start > cuts[-1] and (not join or end - cuts[-1] > limit):
+            cuts.append(start)
+        while end - cuts[-1] > limit:
+            last = cuts[-1]
+            fitting = (cut for cut in range(last + limit, last, -1) if allowed[cut])
+            cuts.append(next(fitting, None) or allowed.index(True, last + limit))
+    return list(pairwise(dict.fromkeys([*cuts, units[-1]])))
+
+
+def _overlapping_chunks(allowed: Sequence[bool], limit: int, overlap: int) -> list[Span]:
+    """Chunks (start, end) of at most `limit` tokens, each starting `overlap` tokens before the previous one's end.
+
+    Where no cut is allowed there, the chunk starts earlier and overlaps more; or later, if it would otherwise end no
+    later than the previous one.
+    """
+    last, chunks = len(allowed) - 1, [(0, 0)]
     while chunks[-1][1] < last:
-        before, after = chunks[-1]
-        end = fine.index(True, after + 1)  # the nearest end; a chunk that begins too early does not reach it
-        begins = [k for k in range(max(before + 1, end - limit), after + 1) if fine[k]] or [after]
-        a = max((k for k in begins if k <= after - shared), default=begins[0])
-        chunks.append((a, max((k for k in range(end, min(a + limit, last) + 1) if fine[k]), default=end)))
+        previous_start, previous_end = chunks[-1]
+        next_end = allowed.index(True, previous_end + 1)  # a chunk that starts too early does not reach it
+        earliest = max(previous_start + 1, next_end - limit)
+        starts = [cut for cut in range(earliest, previous_end + 1) if allowed[cut]] or [previous_end]
+        start = max((cut for cut in starts if cut <= previous_end - overlap), default=starts[0])
+        ends = (cut for cut in range(next_end, min(start + limit, last) + 1) if allowed[cut])
+        chunks.append((start, max(ends, default=next_end)))
     return chunks[1:]
 
 
 def tokens_of_spans(spans: Sequence[Span], offsets: Sequence[Offset], text: Text) -> list[list[int]]:
-    """The tokens of each span; a token belongs to the span that holds its first visible character."""
+    """Assign tokens to spans: a token belongs to the span that contains its first visible character."""
     tokens: list[list[int]] = [[] for _ in spans]
-    begins = [start for start, _ in spans]
+    span_starts = [start for start, _ in spans]
     for i, (start, end) in enumerate(offsets):
         at = _visible(text, start, end)
-        k = bisect_right(begins, at) - 1
+        k = bisect_right(span_starts, at) - 1
         if start < end and k >= 0 and at < spans[k][1]:
             tokens[k].append(i)
     return tokens
@@ -190,13 +216,13 @@ def _borders(text: Text, unit: str | None) -> list[int]:
 
 
 def _visible(text: Text, start: int, end: int) -> int:
-    """The first character of a span that is not blank; the first one, if all are."""
+    """The position of the first non-blank character of a span, or of its first character if all are blank."""
     part = text[start:end] if isinstance(text, str) else ""
     return end - len(part.lstrip()) if part.strip() else start
 
 
-def _divides(text: Text, at: int) -> bool:
-    """Whether a chunk may begin here: not at a blank or combining mark, nor inside an emoji or a Korean syllable."""
+def _may_start(text: Text, at: int) -> bool:
+    """Whether a chunk may start here: not at a blank or combining mark, nor inside an emoji or a Korean syllable."""
     if not isinstance(text, str):
         return True
     before, this = text[at - 1 : at], text[at : at + 1]
