@@ -105,7 +105,7 @@ def test_what_is_not_as_it_should_be(tmp_path: Path):
         ("en/sts_raw/sts14.test", DataError, "mteb/sts14-sts has no field score, only text, label"),
         ("en/sts_raw/sts15.test", MissingDataset, "sts15-sts cannot be loaded: "),
         ("en/sts/sts12.test", MissingDataset, "it has en/sts_raw/sts12.test"),
-        ("zh/none", MissingDataset, "the hub does not have zh/none"),
+        ("zh/none", MissingDataset, "the Hub does not have zh/none"),
     ]:
         with pytest.raises(error, match=problem):
             hub.rows(name, {"score": number})

@@ -104,7 +104,7 @@ def test_one_changed_gold_line_runs_one_task(model: Path, data: Path, tmp_path: 
     row = json.loads(lines[4])
     lines[4] = json.dumps({**row, "score": row["score"] + 1})
     (data / "b.jsonl").write_text("\n".join(lines) + "\n")
-    with pytest.warns(UserWarning, match="b: its data have changed"):
+    with pytest.warns(UserWarning, match="b: the data have changed"):
         found, told = evaluate(model, data, tmp_path / "out")
     assert told.ran == [("classical", "b"), ("reba", "b")] and not found.failures
     evaluate(model, data, tmp_path / "fresh")

@@ -86,7 +86,7 @@ def test_measures_are_of_the_vectors_and_states_that_the_encoder_gives(llama: En
 
 
 def test_an_invalid_choice_is_refused(llama: Encoder):
-    with pytest.raises(InputError, match="2 different texts"):
+    with pytest.raises(InputError, match="2 distinct texts"):
         layers_without_labels(llama, ["a", "b"] * 20)
     with pytest.raises(MethodError, match="chunks"):
         layers_without_labels(replace(llama, method=reba(chunk=8)), TEXTS)

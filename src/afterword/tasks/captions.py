@@ -1,4 +1,4 @@
-"""Caption retrieval: search the other captions of an image by its first one."""
+"""Caption retrieval: find the other captions of an image, with its first caption as the query."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ CUTS = (1, 5, 10)
 class CaptionRetrieval(Task):
     """An image's first caption as a query for its other captions (BeLLM, section 5.4, on flickr30k's test split).
 
-    The captions of all images are searched, except for the query itself: in the paper's Table 5 the first caption of
-    one image retrieves that of another. Strict accuracy is the share of images whose m other captions are the top m
-    (the paper's top 4, of five captions each). Recall@k is the mean share of an image's other captions among the
-    top k; hit rate@k is the share of images with at least one of them there. Rows have "image" and "captions".
+    The captions of all images are searched, except for the query itself: in the paper's Table 5, one image's first
+    caption retrieves another's. Strict accuracy is the share of images whose m other captions are the top m (the
+    paper's top 4, with five captions per image). Recall@k is the mean share of an image's other captions in the top k;
+    hit rate@k is the share of images with at least one of them in the top k. Rows have "image" and "captions".
     """
 
     group = "captions"
     metric = "strict_accuracy"
 
     def load(self, source: Source) -> Captions:
-        """Read two or more captions of each image."""
+        """Read two or more captions for each image."""
         rows = source.rows(self.file, {"image": label, "captions": texts})
         for n, r in enumerate(rows, 1):
             if len(r["captions"]) < 2:
-                raise DataError(f"{self.file}, row {n}: 'captions' has one sentence: list all captions of an image")
+                raise DataError(f"{self.file}, row {n}: 'captions' has one sentence: list all captions of the image")
         return Captions.concatenate([r["image"] for r in rows], [r["captions"] for r in rows])
 
 
@@ -62,7 +62,7 @@ class Captions(Loaded):
         return self.sentences
 
     def score(self, embedder: Embedder, seed: int) -> Scores:
-        """Embed all captions, search them by the first ones and compute the metrics. The seed is not used."""
+        """Embed all captions, search with each image's first and compute the metrics. The seed is not used."""
         vectors = embed(embedder, self.sentences)
         if not np.isfinite(vectors).all() or not np.ptp(vectors, axis=0).any():
             note = "undefined: the captions' vectors are not finite, or all equal"
@@ -78,7 +78,7 @@ class Captions(Loaded):
 
 
 def retrieve(vectors: Array, queries: Indices, k: int) -> Indices:
-    """The k nearest neighbours by cosine of q of n vectors (n, D), excluding the query: indices (q, k)."""
+    """For q queries among n vectors (n, D), find the k nearest other vectors by cosine: indices (q, k)."""
     rows = unit(np.asarray(vectors, np.float32))
     cosines = rows[queries] @ rows.T
     cosines[np.arange(len(queries)), queries] = -np.inf

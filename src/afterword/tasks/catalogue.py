@@ -25,17 +25,17 @@ CMTEB = {
     "MedicalRetrieval VideoRetrieval".split(),
     "cmteb-sts": "ATEC BQ LCQMC PAWSX STSB-zh AFQMC QBQTC".split(),
 }
-"""The 31 data sets of C-MTEB by category, under the names of ReBA's tables; importing mteb for them would be slow."""
+"""The 31 data sets of C-MTEB by category, as named in ReBA's tables; listed here because importing mteb is slow."""
 
 FAMILY = "cmteb"
 """The name that selects all groups in `CMTEB`."""
 
 OFFICIAL = ".mteb"
-"""The suffix of names of tasks on mteb's data; tasks without it read local files."""
+"""The suffix of the names of tasks that use mteb's data; tasks without it read local files."""
 
 
 def groups() -> dict[str, list[str]]:
-    """The names of all tasks by group, C-MTEB last."""
+    """Return the names of all tasks by group, with C-MTEB's groups last."""
     by_group: dict[str, list[str]] = {}
     for task in TASKS:
         by_group.setdefault(task.group, []).append(task.name)
@@ -43,17 +43,17 @@ def groups() -> dict[str, list[str]]:
 
 
 def jobs(specs: Sequence[str], data: str | Path | None, mteb_task: Callable[[str], Task]) -> list[TaskRun]:
-    """The distinct runs that strings select.
+    """Return the distinct task runs selected by `specs`.
 
     Args:
-        specs: groups, "cmteb" for all of its groups, names of tasks, names with options ("MR:folds=5"), any task of
-            mteb ("mteb:TNews"), or files of scored pairs; commas separate several in one string. Case, hyphens and the
-            name of the split make no difference: "STS-B" and "STSB.test" are "STSB".
-        data: the folder of all data sets but those files; "hub"; or None if `specs` are files.
-        mteb_task: a function that returns the task of mteb with a name.
+        specs: groups, "cmteb" for all of its groups, task names, task names with options ("MR:folds=5"), any task of
+            mteb ("mteb:TNews"), or files of scored pairs; one string can hold several, separated by commas. Case,
+            hyphens and the name of the split make no difference: "STS-B" and "STSB.test" are "STSB".
+        data: the folder with the data sets of named tasks; "hub"; or None if all `specs` are files.
+        mteb_task: a function that returns mteb's task with a given name.
 
     Raises:
-        InputError: there is no such group, name or file; two files have one name; a task needs `data`.
+        InputError: a group, name or file does not exist; two files have the same name; a task needs `data`.
         MethodError: an option is unknown or invalid.
 
     >>> [job.name for job in jobs(["STS12,STS-B"], ".", lambda name: pairs.sts(name))]
@@ -62,9 +62,9 @@ def jobs(specs: Sequence[str], data: str | Path | None, mteb_task: Callable[[str
     by_name: dict[str, TaskRun] = {}
     for job in (job for part in _parts(specs) for job in _jobs_of(part, data, mteb_task)):
         if by_name.setdefault(job.name, job) != job:
-            raise InputError(f"two files would both be {job.name!r} in results: rename one, or pass different out=")
+            raise InputError(f"two files would both be {job.name!r} in the results: rename one, or pass different out=")
     if not by_name:
-        raise InputError(f"no tasks are named: {_choices()}")
+        raise InputError(f"no tasks given: {_choices()}")
     return list(by_name.values())
 
 
@@ -93,7 +93,7 @@ def _jobs_of(spec: str, data: str | Path | None, mteb_task: Callable[[str], Task
         known = [FAMILY, *names, *(task for members in names.values() for task in members)]
         raise InputError(f"no task or group {name!r}{did_you_mean(name, known)}: {_choices()}; or pass a file of pairs")
     if data is None:
-        raise InputError(f"{name} needs its data: pass a folder as in docs/evaluate.md, or hub, as data=")
+        raise InputError(f"{name} needs data: pass hub, or a folder as described in docs/evaluate.md, as data=")
     for task in tasks:
         if options:
             values = {f.name: getattr(task, f.name) for f in fields(task)}
@@ -108,7 +108,7 @@ def _key(name: str) -> str:
 
 
 def _named(name: str) -> list[Task]:
-    """The tasks of a group, or the task with a name, with or without its split."""
+    """Return the tasks of a group, or the task with this name, with or without its split."""
     key = _key(name)
     return [task for task in TASKS if key == _key(task.group) or key in spellings(task)]
 
@@ -128,9 +128,9 @@ def _named_by_mteb(name: str) -> list[str]:
 
 
 def _file(path: Path) -> TaskRun:
-    """The run of a file of scored pairs, named without its ending unless that is the name of a task."""
+    """Return the run of a file of scored pairs, named without the file ending unless a task has that name."""
     if not path.is_file():
-        raise InputError(f"{path} does not exist: pass a file of rows with sentence1, sentence2 and score")
+        raise InputError(f"{path} does not exist: pass a file with the columns sentence1, sentence2 and score")
     ending = max((end for end in ENDINGS if path.name.endswith(end)), key=len)
     name = path.name.removesuffix(ending)
     if not name or _named(name):

@@ -19,7 +19,7 @@ SAME = 1e-6  # largest difference between a score and the same score recomputed 
 
 
 class Kind(NamedTuple):
-    """The group, the metric and the options of a task ("decision=cosine"); a test is over tasks of one kind."""
+    """The group, metric and options ("decision=cosine") of a task; a t-test is over tasks of the same kind."""
 
     group: str
     metric: str
@@ -37,7 +37,7 @@ class Difference:
     Attributes:
         task, kind: the task; its group, metric and protocol.
         first, second: the scores.
-        interval: bootstrap interval of their difference over pairs or questions, NaN if undefined.
+        interval: 95% bootstrap confidence interval of `value`, resampling pairs or questions; NaN if undefined.
         note: the reason for a missing interval.
         paired: whether data, protocol and metric are the same.
     """
@@ -58,7 +58,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class PairedTest:
-    """The paired t-test of two encoders over tasks of one kind.
+    """A paired t-test between two encoders over tasks of the same kind.
 
     Attributes:
         mean: the mean difference, in percent.
@@ -74,7 +74,7 @@ class PairedTest:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The differences of two encoders by task, and a test for each kind with two or more tasks."""
+    """The differences between two encoders by task, and a t-test for each kind with two or more tasks."""
 
     first: str
     second: str
@@ -83,25 +83,25 @@ class Comparison:
 
 
 def compare(first: Row, second: Row, draws: int = 1000, seed: int = 0) -> Comparison:
-    """Compare two encoders on the tasks that both have.
+    """Compare two encoders on the tasks for which both have results.
 
     The bootstrap is paired: both are scored on the same draws of pairs or questions, so that a pair that is hard for
-    both does not widen the interval. A t-test counts only scores of one metric, and each set once: STSB and STSB.raw,
-    or SLPWC and SLPWC:decision=cosine, are never in one test.
+    both does not widen the interval. A t-test covers scores in one metric, and each data set once: STSB and STSB.raw,
+    or SLPWC and SLPWC:decision=cosine, are never in the same test.
 
     Args:
         first: results of the first encoder, the baseline.
         second: results of the second encoder.
-        draws: number of bootstrap draws for 95 % intervals; 0 = no intervals.
+        draws: number of bootstrap draws for the 95% confidence intervals; 0 = no intervals.
         seed: random seed of the draws.
 
     Raises:
-        InputError: there is no common task.
+        InputError: the two encoders have no task in common.
         MissingExtra: scipy is not installed.
     """
     common = [task for task in first.results if task in second.results]
     if not common:
-        raise InputError(f"{first.name} and {second.name} have no task in common: evaluate both on the same tasks=")
+        raise InputError(f"{first.name} and {second.name} have no task in common: evaluate both with the same tasks=")
     differences = tuple(_difference(first.results[t], second.results[t], draws, seed) for t in common)
     kinds: dict[Kind, list[Difference]] = {}
     for d in differences:
@@ -139,7 +139,7 @@ def _incomparable(a: Result, b: Result) -> str:
 
 
 def _interval(a: Result, b: Result, draws: int, seed: int) -> tuple[tuple[float, float], str]:
-    """Return the interval and an empty string, or NaN and the reason."""
+    """Return the confidence interval and an empty string, or NaN and the reason."""
     score = _accuracy if "correct" in a.items else pearson if "pearson" in a.metric else spearman
     ours, theirs = _columns(a.items), _columns(b.items)
     if ours is None or theirs is None:
@@ -159,7 +159,7 @@ def _accuracy(_: Column, correct: Column) -> float:
 
 
 def _columns(items: Items) -> tuple[Column, Column] | None:
-    """Gold scores and similarities; for questions, twice whether each answer is correct."""
+    """Return gold scores and similarities; for questions, whether each answer is correct, twice."""
     if "correct" in items:
         return items["correct"], items["correct"]
     return (items["gold"], items["similarity"]) if "similarity" in items else None

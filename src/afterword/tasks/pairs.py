@@ -1,4 +1,4 @@
-"""Semantic textual similarity (STS): pairs of texts with human scores, compared with the similarities of vectors."""
+"""Semantic textual similarity (STS): human scores of text pairs, correlated with the similarities of their vectors."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .task import Embedder, Folder, Loaded, Scores, Source, Task, as_read, embed
 Array = NDArray[np.floating[Any]]
 
 SAME = 1e-12
-"""Cosines that differ by less are equal: rounding of parallel float32 vectors makes about 1e-15."""
+"""Cosines that differ by less count as equal; for parallel float32 vectors they differ by about 1e-15."""
 
 
 @dataclass(frozen=True)
@@ -29,8 +29,8 @@ class Pairs(Task):
 
     The main score is SentEval's "all": one Spearman correlation over the pairs of all subsets together (SimCSE,
     appendix B; princeton-nlp/SimCSE@7edb07e, SentEval/senteval/sts.py). The other metrics are Pearson's correlation,
-    the mean over subsets, the mean weighted by their numbers of pairs, each subset's score, and Spearman's correlation
-    with three other similarities.
+    the mean over subsets, the mean weighted by subset size, each subset's score, and Spearman's correlation for three
+    other similarities.
 
     Preprocessing of texts, such as BeLLM's full stop at the end, belongs to the method: `Layout.punctuate`.
     """
@@ -58,9 +58,9 @@ class ScoredPairs(Loaded):
     Attributes:
         left, right: the first and the second texts.
         gold: scores (n,), all NaN if hidden.
-        subsets: the names of their subsets, or "".
+        subsets: the name of each pair's subset, or "".
         notes: remarks for the reader.
-        conditions: the condition of each pair, or nothing.
+        conditions: the condition of each pair; empty if there are none.
     """
 
     left: tuple[str, ...]
@@ -71,11 +71,11 @@ class ScoredPairs(Loaded):
     conditions: tuple[str, ...] = ()
 
     def texts(self) -> Sequence[str]:
-        """All texts, with "." for blank ones, or nothing if they have conditions."""
+        """All texts, with "." for blank ones; empty if the pairs have conditions."""
         return [] if self.conditions else [as_read(t) for t in (*self.left, *self.right)]
 
     def score(self, embedder: Embedder, seed: int) -> Scores:
-        """Score an encoder. Without gold scores the result is NaN with the similarities. The seed is not used."""
+        """Score an encoder; if gold scores are hidden, return NaN and the similarities. The seed is not used."""
         both = (*self.left, *self.right)
         if self.conditions:
             vectors = embedder.encode([as_read(t) for t in both], conditions=self.conditions * 2)
@@ -83,7 +83,7 @@ class ScoredPairs(Loaded):
             vectors = embed(embedder, both)
         a, b = np.split(vectors, 2)
         if np.isnan(self.gold).all():
-            note = "undefined: the labels are not public; send the file .submission.json in the results to the authors"
+            note = "undefined: the labels are not public; send the .submission.json file in the results to the authors"
             undefined = {"cosine_spearman": math.nan, "cosine_pearson": math.nan}
             return Scores(math.nan, undefined, {"predicted": cosines(a, b)}, (*self.notes, note))
         scores = score_pairs(a, b, self.gold, self.subsets)
@@ -94,17 +94,17 @@ def read_pairs(path: str | Path) -> ScoredPairs:
     """Read scored pairs from a file of rows with "sentence1", "sentence2" and "score".
 
     Raises:
-        DataError: the file is missing or invalid; the message names file and line.
+        DataError: the file is missing or invalid; the message names the file and line.
     """
     if not Path(path).is_file():
-        raise MissingDataset(f"{path} does not exist: pass a file of sentence1, sentence2 and score")
+        raise MissingDataset(f"{path} does not exist: pass a file with the columns sentence1, sentence2 and score")
     return Pairs(Path(path).name, str(path)).load(Folder(Path()))
 
 
 def score_pairs(a: Array, b: Array, gold: Array, subsets: Sequence[str] = ()) -> Scores:
-    """Correlations between the similarities of vectors and scores.
+    """Correlate the similarities of vectors with scores.
 
-    They are NaN, with a note, if the similarities or the scores are constant, or a vector is NaN or infinite.
+    Correlations are NaN, with a note, if the similarities or the scores are constant, or a vector is NaN or infinite.
 
     Args:
         a, b: vectors of the first and the second texts (n, D).
@@ -136,7 +136,7 @@ def _by_subset(cosine: Array, gold: Array, subsets: Sequence[str]) -> dict[str, 
 
 
 def _undefined(similarity: Array, gold: Array) -> tuple[str, ...]:
-    """A note with the reason if the correlation is undefined."""
+    """Return a note with the reason if the correlation is undefined."""
     if bad := int((~np.isfinite(similarity)).sum()):
         return (f"undefined: {bad} of {len(similarity)} similarities are not finite numbers",)
     if np.ptp(similarity) == 0:
@@ -150,18 +150,18 @@ SETS = ("STS12", "STS13", "STS14", "STS15", "STS16", "STSB", "SICKR")
 
 
 class Sts(Pairs):
-    """One of the seven sets: the pairs of its test split in SentEval's form, scored as `Pairs` describes.
+    """One of the seven STS sets: the pairs of its test split in SentEval's form, scored as `Pairs` describes.
 
-    Source: Agirre et al. 2012-2016, Cer et al. 2017, Marelli et al. 2014. The protocol is that of BeLLM (section 4,
-    "Evaluation Metrics") and Ditto (appendix A.2): SentEval, setting "all"; STS13 is without SMT, as there. No
-    regression is trained on STS-B or SICK-R: the score is the correlation on their test split.
+    Source: Agirre et al. 2012-2016, Cer et al. 2017, Marelli et al. 2014. The protocol follows BeLLM (section 4,
+    "Evaluation Metrics") and Ditto (appendix A.2): SentEval with the setting "all", and STS13 without SMT. No
+    regression is trained on STS-B or SICK-R: the score is the correlation on the test split.
     """
 
     group = "sts"
 
 
 class StsRaw(Sts):
-    """The same pairs in the organisers' text, cased and not tokenised, as in mteb."""
+    """The same pairs with the organisers' text, cased and not tokenised, as in mteb."""
 
     group = "sts-raw"
 
@@ -175,7 +175,7 @@ class StsDev(Sts):
 def sts(
     name: str, text: Literal["senteval", "raw"] = "senteval", split: Literal["test", "dev", "train"] = "test"
 ) -> Sts:
-    """One of the seven sets.
+    """Make the task of one of the seven STS sets.
 
     Args:
         name: one of `SETS`.
@@ -193,7 +193,7 @@ def sts(
 
 @dataclass(frozen=True)
 class ChineseSts(Pairs):
-    """An STS set of C-MTEB on a local file, scored like `Pairs`, with a note if the file is a sample.
+    """An STS set of C-MTEB in a local file, scored like `Pairs`, with a note if the file is only a sample.
 
     ReBA's tables report Pearson's correlation, which is among the metrics.
 
@@ -212,7 +212,7 @@ class ChineseSts(Pairs):
         if len(pairs.gold) == self.rows:
             return pairs
         note = (
-            f"sample: {len(pairs.gold):,} rows, where C-MTEB's {self.name} has {self.rows:,}; not a score of that task"
+            f"sample: {len(pairs.gold):,} rows, where C-MTEB's {self.name} has {self.rows:,}; not a score on that task"
         )
         return replace(pairs, notes=(note,))
 
@@ -225,8 +225,8 @@ UNLABELLED = -1.0
 class Csts(Task):
     """Conditional STS: rows of "sentence1", "sentence2", "condition" and "label" (1 to 5), as in the official files.
 
-    Both texts are embedded under the row's condition: the method's template must hold {condition}, as that of
-    `prompt("csts")` does (BeLLM, section 5.1). The main score is Spearman's correlation of cosine and label.
+    Both texts are embedded with the row's condition: the method's template must contain {condition}, like the one of
+    `prompt("csts")` (BeLLM, section 5.1). The main score is Spearman's correlation between cosine and label.
 
     The data may not be redistributed unencrypted: the authors distribute csts_train.csv, csts_validation.csv and
     csts_test.csv (princeton-nlp/c-sts); put them into en/csts/ of the data folder (docs/data.md).
@@ -238,14 +238,14 @@ class Csts(Task):
     metric = "cosine_spearman"
 
     def load(self, source: Source) -> ScoredPairs:
-        """Read the rows. Those of the test split have no labels."""
+        """Read the rows; rows of the test split have no labels."""
         columns = dict.fromkeys(("sentence1", "sentence2", "condition"), text)
         rows = source.rows(self.file, columns, {"label": number})
         labels = [UNLABELLED if r["label"] is None else r["label"] for r in rows]
         missing = labels.count(UNLABELLED)
         if len(rows) < 2 or 0 < missing < len(rows):
             raise DataError(f"{self.file}: {missing} of {len(rows)} rows have no label: label all rows, or none")
-        note = "the validation split: the papers' tables are of the test split (CSTS.test)"
+        note = "the validation split: the papers' tables report the test split (CSTS.test)"
         return ScoredPairs(
             tuple(r["sentence1"] for r in rows),
             tuple(r["sentence2"] for r in rows),
@@ -256,7 +256,7 @@ class Csts(Task):
 
 
 class CstsTest(Csts):
-    """The test split, whose labels are hidden: the authors score its similarities (`submission`)."""
+    """The test split, whose labels are hidden: the authors score the submitted similarities (`submission`)."""
 
     group = "csts-test"
 

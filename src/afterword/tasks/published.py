@@ -1,4 +1,4 @@
-"""The tables of the papers with their sources, and our results in the same columns."""
+"""The papers' tables with their sources, and our results in the same columns."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Numbers = tuple[float | None, ...]
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table: one task or several to average, each with our name of the table's metric."""
+    """A table column: one task, or several to average, each with our name for the table's metric."""
 
     heading: str
     members: tuple[tuple[str, str | None], ...]
@@ -121,7 +121,7 @@ class Published:
 
 
 def on_their_data(results: Mapping[str, Result]) -> dict[str, Result]:
-    """Results by the names of published columns. A result on mteb's data ("TNews.mteb") replaces a local one."""
+    """Key results by the names of published columns; one on mteb's data ("TNews.mteb") replaces a local one."""
     return {**results, **{name.removesuffix(OFFICIAL): r for name, r in results.items() if name.endswith(OFFICIAL)}}
 
 
@@ -159,7 +159,7 @@ def _table(raw: Mapping[str, Any], cmteb: Mapping[str, str]) -> Published:
 
 
 def chosen(ids: Sequence[str], rows: Sequence[Row]) -> list[Published]:
-    """The tables with these ids. "all" selects every table with a score of our rows, or every table without rows."""
+    """Return the tables with these ids; "all" selects those with a score from our rows, or all if there are no rows."""
     if unknown := set(ids) - {"all", *published()}:
         name = min(unknown)
         raise InputError(

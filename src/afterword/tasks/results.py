@@ -29,7 +29,7 @@ Cells = Sequence[Sequence[str]]
 SPLIT = "test"  # the name of the split in mteb's format
 AVERAGE = "Avg."
 SUBMISSION = ".submission.json"
-"""The end of the name of a file to send to a task's authors."""
+"""The ending of a file to send to a task's authors."""
 
 
 @dataclass(frozen=True)
@@ -39,8 +39,8 @@ class Result:
     Attributes:
         task, group, metric: names of the task, its group and its main score.
         revision: a hash or the commit of the data.
-        scores: scores by seed; under 0 if the task uses no seed.
-        about: the model, and the settings that scores depend on: encoder, options, library versions.
+        scores: scores by seed; seed 0 if the task uses no seed.
+        about: the model, and the settings that the scores depend on: encoder, options, library versions.
     """
 
     task: str
@@ -77,7 +77,7 @@ class Result:
         return tuple(dict.fromkeys(note for s in self.scores.values() for note in s.notes))
 
     def to_json(self) -> dict[str, Any]:
-        """A TaskResult of mteb. Further fields are under "afterword", which mteb ignores."""
+        """Convert to a TaskResult of mteb, with all other fields under "afterword", which mteb ignores."""
         means: dict[str, Any] = {"main_score": self.main, **_mean([s.metrics for s in self.scores.values()])}
         if self.deviation is not None:
             means["main_score_std"] = self.deviation
@@ -97,7 +97,7 @@ class Result:
 
 
 def _mean(every: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Metrics, also nested ones, averaged over seeds."""
+    """Average metrics, including nested ones, over seeds."""
     means: dict[str, Any] = {}
     for name, value in every[0].items():
         values = [metrics[name] for metrics in every]
@@ -116,10 +116,10 @@ def write(path: Path, result: Result) -> None:
 
 
 def read(path: Path) -> Result:
-    """Read a result that `write` wrote.
+    """Read a result that was written by `write`.
 
     Raises:
-        DataError: it is missing or incomplete.
+        DataError: the file is missing or incomplete.
     """
     try:
         record = json.loads(path.read_text("utf-8"))
@@ -151,7 +151,7 @@ class Row:
 
 
 def read_results(*folders: Path) -> list[Row]:
-    """Read the results of all encoders below folders, sorted by path. Skip incomplete files with a warning."""
+    """Read the results of all encoders in folders and subfolders, sorted by path. Warn about and skip broken files."""
     inside: dict[Path, list[Result]] = {}
     for folder in folders:
         if not folder.is_dir():
@@ -181,7 +181,7 @@ def _row(folder: Path, members: Sequence[Result]) -> Row:
 
 
 def named(rows: Sequence[Row]) -> list[Row]:
-    """Put the model before the name of each row if there are several models."""
+    """Prefix each row's name with its model if there are several models."""
     several = len({row.model for row in rows}) > 1
     return [replace(row, name=f"{row.model} {row.name}") if several else row for row in rows]
 
@@ -192,8 +192,8 @@ class ScoreTable:
 
     Attributes:
         title: group, metric and unit.
-        cells: a header, and a row per encoder: scores in percent ± standard deviations over seeds, last the average
-            for rows without gaps. A missing score is a dash, an undefined one is nan.
+        cells: a header, then a row per encoder: scores in percent ± standard deviation over seeds, and the average if
+            no score is missing. A missing score is a dash, an undefined one is nan.
         notes: remarks on the tasks.
     """
 
@@ -203,7 +203,7 @@ class ScoreTable:
 
 
 def tables(rows: Sequence[Row]) -> list[ScoreTable]:
-    """One table per group; groups and tasks are in the order of the results."""
+    """Make one table per group, with groups and tasks in the order of the results."""
     groups: dict[str, dict[str, Result]] = {}
     for row in rows:
         for task, result in row.results.items():
@@ -232,7 +232,7 @@ def _cell(percent: float, spread: float | None) -> str:
 
 
 def _average(results: Sequence[Result | None]) -> str:
-    """The mean, rounded as in published tables, or a dash if a score is missing or undefined."""
+    """Format the mean, rounded as in published tables, or a dash if a score is missing or undefined."""
     defined = [r for r in results if r is not None and not math.isnan(r.main)]
     if len(defined) < len(results):
         return "-"
@@ -240,14 +240,14 @@ def _average(results: Sequence[Result | None]) -> str:
 
 
 def _notes(task: str, rows: Sequence[Row]) -> list[str]:
-    """The notes of a task, with names of rows for a note of some rows only, and a warning about different data."""
+    """Return a task's notes, naming the rows that a note concerns if not all, and a warning if their data differ."""
     by_row = {row.name: row.results[task] for row in rows if task in row.results}
     notes = []
     for note in dict.fromkeys(note for r in by_row.values() for note in r.notes):
         names = [name for name, r in by_row.items() if note in r.notes]
         notes.append(": ".join([", ".join([task, *(names if len(names) < len(by_row) else [])]), note]))
     if len({r.revision for r in by_row.values()}) > 1:
-        notes.append(f"{task}: the rows have different data and cannot be compared")
+        notes.append(f"{task}: the rows were scored on different data and cannot be compared")
     return notes
 
 
@@ -260,7 +260,7 @@ def deviation(tasks: Sequence[Mapping[int, float]]) -> float | None:
 
 
 def aligned(cells: Cells) -> str:
-    """A Markdown table with cells padded to equal width; the first row is the header.
+    """Format a Markdown table with cells padded to equal width; the first row is the header.
 
     >>> print(aligned([["", "a"], ["row", "1.00"]]))
     |     |    a |
@@ -276,12 +276,12 @@ def aligned(cells: Cells) -> str:
 
 
 def _escaped(cell: str) -> str:
-    """A cell on one line, its bars escaped."""
+    """Put a cell on one line and escape its bars."""
     return one_line(cell).replace("|", "\\|")
 
 
 def markdown(score_tables: Sequence[ScoreTable], lay: Callable[[Cells], str] = aligned) -> str:
-    """Format tables as Markdown, or their cells with another function `lay`."""
+    """Format tables as Markdown; `lay` formats their cells."""
     texts = []
     for table in score_tables:
         notes = "".join(f"\n- {_escaped(note)}" for note in table.notes)

@@ -1,4 +1,4 @@
-"""Run encoders on tasks. Each result is saved at once, and the same call continues after an interruption."""
+"""Run encoders on tasks. Each result is saved at once, so that the same call resumes after an interruption."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from .results import Result
 from .task import Array, Embedder, Loaded, Task, TaskRun, as_read
 
 OnProgress = Callable[[int], object]
-"""A callback for the number of new vectors."""
+"""A callback that takes the number of new vectors."""
 
 
 @dataclass
@@ -46,15 +46,15 @@ class VectorCache:
     def add(self, texts: Sequence[str], on_progress: OnProgress = lambda vectors: None) -> None:
         """Embed the texts that are not in the cache."""
         if missing := self.missing(texts):
-            made = self.run(missing, on_progress)
-            self._vectors |= {text: {name: rows[i] for name, rows in made.items()} for i, text in enumerate(missing)}
+            new = self.run(missing, on_progress)
+            self._vectors |= {text: {name: rows[i] for name, rows in new.items()} for i, text in enumerate(missing)}
 
     def keep(self, texts: Sequence[str]) -> None:
-        """Remove all texts but these."""
+        """Remove all texts except these."""
         self._vectors = {text: self._vectors[text] for text in texts if text in self._vectors}
 
     def vectors(self, name: str, texts: Sequence[str]) -> Array:
-        """The vectors (n, D) of texts by one of the methods; missing ones are computed."""
+        """Return the vectors (n, D) of texts by one of the methods, computing those that are missing."""
         self.add(texts)
         return np.stack([self._vectors[text][name] for text in texts])
 
@@ -76,8 +76,8 @@ class Candidate:
     """One encoder to evaluate: a method and post-processing steps on a model, with cached vectors.
 
     Attributes:
-        name: the name of its folder of results and its row in tables.
-        embedder: the encoder, steps included.
+        name: the name of its results folder and of its row in tables.
+        embedder: the encoder, including its steps.
         cache: its vectors before post-processing; empty if the method must be fitted first.
         method: the name of its vectors in the cache.
         post: the post-processing steps.
@@ -102,7 +102,7 @@ class Candidate:
 
     @property
     def about(self) -> dict[str, Any]:
-        """The settings that identify it in its results."""
+        """The settings that identify the candidate in its results."""
         fit = self.fitting.digest if self.fitting and self.unfitted else None
         return {"name": self.name, "encoder": self.identity, "fit": fit}
 
@@ -118,12 +118,12 @@ class Candidate:
 
     @property
     def unfitted(self) -> bool:
-        """Whether its method or one of its steps must be fitted before use."""
+        """Whether the method or a step must be fitted before use."""
         methods = [self.embedder.method] if isinstance(self.embedder, Encoder) else []
         return not all(map(_is_fitted, methods)) or any(isinstance(step, Unfitted) for step in self.post)
 
     def ready(self, texts: Sequence[str]) -> Candidate:
-        """Fit the candidate if its method or a step needs it: once on its own texts, or on each task's."""
+        """Return the candidate, fitted if it must be: once on the texts of `fitting`, or on each task's texts."""
         if not self.unfitted or self.fitting is None:
             return self
         return self.fit(texts) if self.fitting.texts is None else self._fitted_once
@@ -133,7 +133,7 @@ class Candidate:
         return self.fit(self.fitting.texts or () if self.fitting else ())
 
     def fit(self, texts: Sequence[str]) -> Candidate:
-        """Fit the method, and then each step, on texts."""
+        """Return the candidate with its method, and then each step, fitted on texts."""
         if not texts:
             raise InputError(f"{self.name} needs sentences to fit on, and the task has none: pass fit=FILE")
         embedder, cache = self.embedder, self.cache
@@ -195,7 +195,7 @@ def candidates(
 
 
 def _caches(encoder: Encoder, methods: Mapping[str, AnyMethod], options: Mapping[str, Any]) -> dict[str, VectorCache]:
-    """Make a cache for each method, shared by methods that share forward passes, and empty for unfitted ones."""
+    """Make a cache for each method. Methods that share forward passes share one; an unfitted method's is empty."""
     single = {name: method for name, method in methods.items() if isinstance(method, Method) and _is_fitted(method)}
     groups = [[list(single)[i] for i in share.methods] for share in shares(list(single.values()), encoder.backbone)]
     groups += [[name] for name, method in methods.items() if name not in single and _is_fitted(method)]
@@ -246,7 +246,7 @@ def file_name(name: str) -> str:
 
 @dataclass(frozen=True)
 class Failure:
-    """The error of a task, for one encoder or, if `candidate` is None, for all."""
+    """An error in a task, for one encoder or, if `candidate` is None, for all."""
 
     task: str
     error: Exception
@@ -264,10 +264,11 @@ class Evaluation:
         seeds: random seeds for tasks with folds, classifiers or clusterings.
         overwrite: delete results of a different encoder under the same name.
         bar: opens a progress bar for a task and a number of vectors.
-        on_result, on_failure: called with the task ("2/7 STS13"), encoder and result; with an error.
+        on_result: called with the task ("2/7 STS13"), the encoder's name and the result.
+        on_failure: called with each failure.
 
     Attributes:
-        results: results by encoder and task, including earlier runs, in the order of the jobs.
+        results: results by encoder and task, including those of earlier runs, in the order of the jobs.
         failures: the tasks that failed.
     """
 
@@ -291,18 +292,18 @@ class Evaluation:
         for c in self.candidates:
             self._check_saved(c)
         self.folder.mkdir(parents=True, exist_ok=True)
-        unfinished = [(job, left) for job in jobs if (left := self._unfinished(job))]
-        for number, (job, left) in enumerate(unfinished, 1):
-            self._run(job, left, f"{number}/{len(unfinished)} {job.name}")
+        unfinished = [(job, remaining) for job in jobs if (remaining := self._unfinished(job))]
+        for number, (job, remaining) in enumerate(unfinished, 1):
+            self._run(job, remaining, f"{number}/{len(unfinished)} {job.name}")
         ordered = [(c.name, job.name) for c in self.candidates for job in jobs]
         self.results = {at: self.results[at] for at in ordered if at in self.results}
 
     def path(self, candidate: str, job: TaskRun) -> Path:
-        """The file of a result."""
+        """Return the path of a result's file."""
         return self.folder / file_name(candidate) / f"{file_name(job.name)}.json"
 
     def _check_saved(self, candidate: Candidate) -> None:
-        """Refuse or delete results of a different encoder, since a row of a table is one encoder."""
+        """Refuse or delete results of a different encoder, because a table's row must be one encoder."""
         for path in sorted((self.folder / file_name(candidate.name)).glob("*.json")):
             saved = _saved(path)
             if saved is None or candidate.about.items() <= saved.about.items():
@@ -315,8 +316,8 @@ class Evaluation:
             path.unlink()
 
     def _unfinished(self, job: TaskRun) -> list[tuple[Candidate, Result]]:
-        """The candidates with missing scores, each with the scores that are already saved."""
-        task, left = job.task, []
+        """Return the candidates with missing scores, each with the scores that are already saved."""
+        task, remaining = job.task, []
         with self._failures_of(job):
             revision = task.revision(job.source)
             for c in self.candidates:
@@ -324,21 +325,21 @@ class Evaluation:
                 result = Result(job.name, task.group, task.metric, revision, {}, about)
                 saved = _saved(self.path(c.name, job))
                 if saved is not None and saved.revision != revision:
-                    warn(f"{job.name}: its data have changed: its saved results are replaced")
+                    warn(f"{job.name}: the data have changed: replacing the saved results")
                 elif saved is not None and saved.about == about:
                     result = saved
                 if set(job.seeds(self.seeds)) <= set(result.scores):
                     self._collect(job, c, result)
                 else:
-                    left.append((c, result))
-        return left
+                    remaining.append((c, result))
+        return remaining
 
-    def _run(self, job: TaskRun, left: Sequence[tuple[Candidate, Result]], at: str) -> None:
+    def _run(self, job: TaskRun, remaining: Sequence[tuple[Candidate, Result]], at: str) -> None:
         with self._failures_of(job):
             loaded = job.task.load(job.source)
             texts = list(dict.fromkeys(as_read(t) for t in loaded.texts()))
-            for cache in {id(c.cache): c.cache for c, _ in left}.values():
-                members = [(c, result) for c, result in left if c.cache is cache]
+            for cache in {id(c.cache): c.cache for c, _ in remaining}.values():
+                members = [(c, result) for c, result in remaining if c.cache is cache]
                 cache.keep(texts)
                 with self._failures_of(job, *(c for c, _ in members)):
                     if vectors := len(cache.missing(texts)) * len(cache.names):
@@ -357,8 +358,8 @@ class Evaluation:
         self._collect(job, candidate, result)
 
     def _collect(self, job: TaskRun, candidate: Candidate, result: Result) -> None:
-        wanted = {seed: result.scores[seed] for seed in job.seeds(self.seeds)}
-        self.results[candidate.name, job.name] = replace(result, scores=wanted)
+        by_seed = {seed: result.scores[seed] for seed in job.seeds(self.seeds)}
+        self.results[candidate.name, job.name] = replace(result, scores=by_seed)
 
     @contextmanager
     def _failures_of(self, job: TaskRun, *members: Candidate) -> Iterator[None]:
@@ -373,7 +374,7 @@ class Evaluation:
 
 
 def _saved(path: Path) -> Result | None:
-    """The result in a file, or None if it is missing or incomplete."""
+    """Read the result in a file; None if the file is missing or incomplete."""
     try:
         return results.read(path)
     except DataError:
@@ -381,7 +382,7 @@ def _saved(path: Path) -> Result | None:
 
 
 def describe(task: Task, about: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings that scores depend on besides the data and the seed, as JSON.
+    """Return the settings that scores depend on besides the data and the seed, as plain data.
 
     Args:
         task: the task; for a custom one, the settings include a hash of its code.

@@ -20,7 +20,7 @@ DRAWS, LEVEL = 1000, 0.95
 
 
 def pearson(a: Numbers, b: Numbers) -> float:
-    """Pearson's correlation of two lists of n numbers; NaN if one is constant or not finite.
+    """Pearson's correlation between two lists of n numbers; NaN if one is constant or not finite.
 
     >>> round(pearson([1, 2, 3], [2, 4, 6]), 6)
     1.0
@@ -45,9 +45,9 @@ def spearman(a: Numbers, b: Numbers) -> float:
 
 
 def spearmans(columns: Array, gold: Array) -> Array:
-    """Spearman's correlations (m,) of m lists (m, n) with one list (n,).
+    """Spearman's correlations (m,) between each of m lists (m, n) and one list (n,).
 
-    NaN for a list that is not finite, or whose values differ only by rounding.
+    NaN for a list that is not finite, or whose values differ only by rounding errors.
 
     >>> spearmans(np.array([[1.0, 2, 3], [3, 1, 3], [1, 1, 1]]), np.array([10.0, 30, 20])).round(3).tolist()
     [0.5, -0.866, nan]
@@ -86,7 +86,7 @@ def ranks(values: Numbers) -> Array:
 
 
 def cosines(a: Array, b: Array) -> Array:
-    """The cosine of each row of ``a`` (n, D) with the same row of ``b``, in float64 (n,); 0 if one is zero."""
+    """The cosine of each row of ``a`` (n, D) with the same row of ``b``, in float64 (n,); 0 for zero vectors."""
     x, y = np.asarray(a, np.float64), np.asarray(b, np.float64)
     lengths = np.linalg.norm(x, axis=1) * np.linalg.norm(y, axis=1)
     return np.asarray((x * y).sum(1) / np.where(lengths > 0, lengths, 1))
@@ -95,7 +95,7 @@ def cosines(a: Array, b: Array) -> Array:
 def quantize(cosines: Array) -> Array:
     """Round cosines to 20 binary places (40 in float64), so that values that differ only by rounding become ties.
 
-    Many pairs have the same cosine if methods read few tokens. Rounding must not order them.
+    Many pairs have the same cosine if a method reads few tokens. Rounding errors must not decide their order.
 
     >>> quantize(np.array([1.0, 1 - 1e-14])).tolist()
     [1.0, 1.0]
@@ -111,10 +111,10 @@ def bootstrap(
     level: float = LEVEL,
     seed: int = 0,
 ) -> Interval:
-    """A percentile bootstrap interval: rows are drawn with replacement, the same rows of every column.
+    """Compute a percentile bootstrap interval, drawing rows with replacement, the same rows from every column.
 
     Args:
-        statistic: a function of the drawn columns that returns a number. NaN is ignored.
+        statistic: a function of the drawn columns that returns a number; draws where it is NaN are ignored.
         columns: columns of n values each.
         draws: number of draws.
         level: confidence level, between 0 and 1.
@@ -174,17 +174,17 @@ class Bootstrap:
         return ranks, np.sqrt((self.times * ranks**2).sum(1))
 
     def spearman(self, similarity: Array) -> Array:
-        """The correlation with gold in each draw (draws,), NaN if all values are equal."""
+        """The correlation with the gold scores in each draw (draws,); NaN if all values are equal."""
         (x, length), (y, other) = self._ranked(similarity), self._gold
         with np.errstate(invalid="ignore", divide="ignore"):
             return np.asarray((self.times * x * y).sum(1) / (length * other))
 
     def interval(self, similarity: Array) -> Interval:
-        """The 95 % interval of a recipe's correlation."""
+        """The 95% confidence interval of a recipe's correlation."""
         return _interval(self.spearman(similarity))
 
     def gain(self, similarity: Array, over: Array) -> Interval:
-        """The 95 % interval of the difference between two recipes' correlations, over the same draws."""
+        """The 95% confidence interval of the difference between two recipes' correlations, with the same draws."""
         return _interval(self.spearman(similarity) - self.spearman(over))
 
 
@@ -200,7 +200,7 @@ def published_mean(scores: Sequence[float]) -> float:
 def _pairs(a: Numbers, b: Numbers) -> tuple[Array, Array]:
     x, y = np.asarray(a, np.float64), np.asarray(b, np.float64)
     if x.shape != y.shape or x.ndim != 1:
-        raise InputError(f"scores have the shapes {x.shape} and {y.shape}: pass two lists of one length")
+        raise InputError(f"scores have the shapes {x.shape} and {y.shape}: pass two lists of equal length")
     if len(x) < 2:
-        raise InputError(f"{len(x)} pairs have no correlation: pass at least 2")
+        raise InputError(f"{len(x)} pairs are too few for a correlation: pass at least 2")
     return x, y

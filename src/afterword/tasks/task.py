@@ -1,4 +1,4 @@
-"""The interface of a task, and data sets as checked rows."""
+"""The interface of tasks, and data sets read as checked rows."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ class Embedder(Protocol):
 
 
 def embed(embedder: Embedder, texts: Sequence[str]) -> Array:
-    """Sentence vectors (n, D) of n texts, each distinct text embedded once.
+    """Compute the sentence vectors (n, D) of n texts, embedding each distinct text once.
 
     A blank text is replaced by ".", as in SentEval's examples (facebookresearch/SentEval, examples/bow.py, `batcher`);
-    SimCSE's evaluation runs the special tokens alone.
+    SimCSE's evaluation runs the special tokens alone instead.
     """
     read = [as_read(t) for t in texts]
     row = {t: i for i, t in enumerate(dict.fromkeys(read))}
@@ -46,7 +46,7 @@ def embed(embedder: Embedder, texts: Sequence[str]) -> Array:
 
 
 def as_read(text: str) -> str:
-    """The text, or "." for a blank one."""
+    """Return the text, or "." if it is blank."""
     return text if text.strip() else "."
 
 
@@ -56,7 +56,7 @@ class Scores:
 
     Attributes:
         main: the score in tables, by convention between 0 and 1 (or -1 and 1); NaN if undefined.
-        metrics: all scores by name, `main` among them under the name of the task's main metric; values are numbers,
+        metrics: all scores by name, including `main` under the name of the task's main metric; values are numbers,
             or dictionaries of numbers (scores by subset).
         items: values per pair or question for bootstrap intervals, as columns of equal length:
             "gold" and "similarity", whose correlation is the score; or "correct", whose mean is the score.
@@ -78,7 +78,7 @@ class Loaded(ABC):
 
     @abstractmethod
     def score(self, embedder: Embedder, seed: int) -> Scores:
-        """Score an encoder; the seed is for folds, classifiers and clusterings."""
+        """Score an encoder; the seed is used for folds, classifiers and clusterings."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ class Task(ABC):
     """Whether the seed changes the score."""
 
     def revision(self, source: Source) -> str:
-        """A hash of the data, which makes saved scores invalid if it changes. Errors as for `load`."""
+        """Hash the data; saved scores become invalid if the hash changes. Raises the same errors as `load`."""
         return source.digest(self.file)
 
     @abstractmethod
@@ -115,7 +115,7 @@ class Task(ABC):
             source: a `Folder`, or the `Hub`.
 
         Raises:
-            DataError: the data are missing or invalid; the message names file and line.
+            DataError: the data are missing or invalid; the message names the file and line.
         """
 
     def run(self, embedder: Embedder, source: Source, seed: int = 0) -> Scores:
@@ -151,11 +151,11 @@ class Source(ABC):
     """A source of data sets: a `Folder` or the `Hub`."""
 
     def rows(self, name: str, fields: Mapping[str, Check], optional: Mapping[str, Check] | None = None) -> list[Row]:
-        """All rows of a data set.
+        """Read all rows of a data set.
 
         Args:
-            name: of the data set, relative and without an ending, as in "en/sts/sts12.test".
-            fields: the required fields, with a check for each; further ones are ignored.
+            name: name of the data set, relative and without a file ending, as in "en/sts/sts12.test".
+            fields: the required fields, with a check for each; unlisted fields are ignored.
             optional: the optional fields, with a check for each; a missing one is None.
 
         Raises:
@@ -171,11 +171,11 @@ class Source(ABC):
 
     @abstractmethod
     def records(self, name: str, column: str) -> Iterator[tuple[object, int, Mapping[str, Any]]]:
-        """Yield the file or split, the line from 1 and the unchecked fields of each row; `column` must exist."""
+        """Yield each row's file or split, its line from 1 and its unchecked fields; `column` must exist."""
 
     @abstractmethod
     def digest(self, name: str) -> str:
-        """A hash of the rows of a data set; `name` and errors as for `rows`."""
+        """Hash the rows of a data set; `name` and errors as for `rows`."""
 
 
 @dataclass(frozen=True)
@@ -189,7 +189,7 @@ class Folder(Source):
     root: Path
 
     def find(self, name: str) -> Path:
-        """The file of a data set; the ending may be missing in its name."""
+        """Find the file of a data set; `name` need not include the file ending."""
         for ending in ("", *ENDINGS):
             path = self.root / (name + ending)
             if path.is_file():
@@ -199,7 +199,7 @@ class Folder(Source):
         )
 
     def records(self, name: str, column: str) -> Iterator[tuple[object, int, Mapping[str, Any]]]:
-        """The lines of a .jsonl or .csv file, also gzipped, or the rows of a .parquet file."""
+        """Yield the lines of a .jsonl or .csv file, possibly gzipped, or the rows of a .parquet file."""
         path = self.find(name)
         with closing(open_rows(path, column)) as reader:
             for record in reader:
@@ -214,7 +214,7 @@ class Folder(Source):
 
 
 def folder_digest(folder: Path) -> str:
-    """A hash of the names and contents of the files in a folder, without hidden ones."""
+    """Hash the names and contents of the files in a folder, except hidden ones."""
     total = sha256()
     for path in sorted(p for p in folder.rglob("*") if p.is_file()):
         name = path.relative_to(folder)
@@ -225,14 +225,14 @@ def folder_digest(folder: Path) -> str:
 
 
 def read_rows(path: Path, fields: Mapping[str, Check], optional: Mapping[str, Check] | None = None) -> list[Row]:
-    """The rows of one file, with arguments and errors as for `Source.rows`."""
+    """Read the rows of one file; `fields`, `optional` and errors as for `Source.rows`."""
     return Folder(path.parent).rows(path.name, fields, optional)
 
 
 def _checked(
     where: object, line: int, raw: Mapping[str, Any], fields: Mapping[str, Check], optional: Mapping[str, Check]
 ) -> Row:
-    """The fields of one row, each converted by its check."""
+    """Convert the fields of one row, each with its check."""
     row: Row = {}
     for name, check in {**fields, **optional}.items():
         if name in raw:
@@ -248,14 +248,14 @@ def _checked(
 
 
 def text(value: Any) -> str:
-    """Check for a string, which may be empty."""
+    """Check that a value is a string; it may be empty."""
     if not isinstance(value, str):
         raise ValueError(f"is {value!r:.40}, not a string")
     return value
 
 
 def number(value: Any) -> float:
-    """Check for a finite number, also as a string.
+    """Check that a value is a finite number, or a string that represents one.
 
     >>> number("3.8")
     3.8
@@ -270,14 +270,14 @@ def number(value: Any) -> float:
 
 
 def label(value: Any) -> str:
-    """Check for a class label: a string or a whole number, returned as a string."""
+    """Check that a value is a class label, a string or an integer, and return it as a string."""
     if isinstance(value, bool) or not isinstance(value, str | int) or not str(value).strip():
         raise ValueError(f"is {value!r:.40}, not a label")
     return str(value)
 
 
 def texts(value: Any) -> list[str]:
-    """Check for a non-empty list of strings."""
+    """Check that a value is a non-empty list of strings."""
     if not isinstance(value, list) or not value or not all(isinstance(v, str) for v in value):
         raise ValueError(f"is {value!r:.40}, not a list of strings")
     return value
@@ -289,8 +289,8 @@ class Part:
 
     Args:
         repository, split, configuration: their names on the Hub, as in "mteb/sts12-sts".
-        fields: the repository's names of fields by ours.
-        fixed: fields with one value for all rows, which the repository lacks.
+        fields: the repository's field names, keyed by ours.
+        fixed: fields that the repository lacks, each with one value for all rows.
         revision: a commit; None = the newest.
     """
 
@@ -340,9 +340,9 @@ PARTS: Mapping[str, tuple[Part, ...]] = {
 }
 """The splits of each data set.
 
-The Hub has STS in the organisers' text only, without the names of subsets. It has no usable SICK-R: MTEB's set holds
-the pairs of all three splits as one (9,927), another keeps 4,906 of the 4,927 test pairs. The transfer sets have the
-rows of SentEval's, but not its Moses tokenisation and wrongly decoded letters; CR and MPQA lack the empty texts."""
+The Hub has STS only with the organisers' text and without subset names. It has no usable SICK-R: MTEB's set merges the
+pairs of all three splits (9,927), and another keeps only 4,906 of the 4,927 test pairs. The transfer sets have
+SentEval's rows, but not its Moses tokenisation and wrongly decoded characters; CR and MPQA lack the empty texts."""
 
 
 @dataclass(frozen=True)
@@ -363,11 +363,11 @@ class Hub(Source):
         return total.hexdigest()
 
     def records(self, name: str, column: str = "") -> Iterator[tuple[object, int, Mapping[str, Any]]]:
-        """Yield the rows of all splits of a data set, with our names of fields."""
+        """Yield the rows of all splits of a data set, with our field names."""
         if name not in PARTS:
             raw = name.replace("en/sts/", "en/sts_raw/")
             fix = f"it has {raw}: run the group sts-raw" if raw in PARTS else "pass a folder that has it"
-            raise MissingDataset(f"the hub does not have {name}: {fix}")
+            raise MissingDataset(f"the Hub does not have {name}: {fix}")
         for part in PARTS[name]:
             dataset = self._load(part)
             if missing := sorted(set(part.fields.values()) - set(dataset.column_names)):
@@ -393,7 +393,7 @@ class Hub(Source):
 
 
 def source(where: str | Path) -> Source:
-    """The `Hub` for "hub", else the `Folder` of this path; MissingDataset if it does not exist."""
+    """Return the `Hub` for "hub", else the `Folder` at this path; raise MissingDataset if it does not exist."""
     if where == "hub":
         return Hub()
     if not Path(where).is_dir():

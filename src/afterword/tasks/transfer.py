@@ -28,13 +28,13 @@ class Transfer(Task):
     """Classification of rows with "text", "label" and "split".
 
     The splits of the rows decide the protocol, as in SentEval (BeLLM, section 5.2; facebookresearch/SentEval,
-    binary.py, trec.py, mrpc.py, sst.py). With "all", nested cross-validation: C is chosen by folds within each training
-    part (MR, CR, SUBJ, MPQA). With "train" and "test", C is chosen by folds of train (TREC, MRPC). With "train", "dev"
-    and "test", C is chosen on dev (SST-2). Rows are sorted as in SentEval, by number of words and label, so that folds
-    consist of the same rows. `Classifier` documents the training and how it differs from SentEval's.
+    binary.py, trec.py, mrpc.py, sst.py). With "all", cross-validation is nested: C is chosen by cross-validation within
+    each training part (MR, CR, SUBJ, MPQA). With "train" and "test", C is chosen by cross-validation on train (TREC,
+    MRPC). With "train", "dev" and "test", C is chosen on dev (SST-2). Rows are sorted as in SentEval, by number of
+    words and label, so that folds contain the same rows. `Classifier` documents the training and how it differs.
 
-    The accuracy is that over all test rows. In a cross-validation SentEval averages the rounded accuracies of the
-    folds; since folds differ by at most one row, the results differ by less than 0.01 %.
+    The accuracy is over all test rows. In cross-validation, SentEval averages the folds' rounded accuracies instead;
+    since fold sizes differ by at most one row, the results differ by less than 0.01%.
 
     Args:
         folds: number of folds.
@@ -60,7 +60,7 @@ class Transfer(Task):
         splits = next((s for s in (CROSS_VALIDATED, BY_FOLDS, BY_SPLIT) if sizes.keys() == set(s)), None)
         if splits is None:
             raise DataError(
-                f"{self.file} has the splits {', '.join(sorted(sizes))}: it needs all, or train and test, or train, "
+                f"{self.file} has the splits {', '.join(sorted(sizes))}: expected all, or train and test, or train, "
                 "dev and test"
             )
         rows.sort(key=lambda r: (splits.index(r["split"]), *(len(r[c].split()) for c in self.columns), r["label"]))
@@ -69,8 +69,8 @@ class Transfer(Task):
         rarest, count = min(trained.items(), key=lambda counted: counted[1])
         if len(trained) < 2 or not tested & set(trained):
             raise DataError(
-                f"{self.file} trains on the labels {sorted(trained)} and tests on {sorted(tested)}: it needs two "
-                "classes and a labelled test split"
+                f"{self.file} trains on the labels {sorted(trained)} and tests on {sorted(tested)}: expected "
+                "at least two classes, and test rows of these classes"
             )
         if len(splits) < 3 and count < self.folds:
             raise DataError(
@@ -131,7 +131,7 @@ class Labelled(Loaded):
 SEED = 1111
 """SentEval's random seed."""
 TOLERANCE = 1e-4
-"""Largest component of the gradient at the optimum, for vectors whose components have size 1 or so."""
+"""Largest component of the gradient at the optimum, for vectors whose components are of about size 1."""
 ITERATIONS = 1000
 GRID = tuple(2.0**t for t in range(-2, 4))
 FOLDS_GRID = tuple(2.0**t for t in range(-1, 6))
@@ -144,26 +144,27 @@ class Classifier:
 
     Source: facebookresearch/SentEval@102d319, senteval/tools/validation.py, the branch that uses scikit-learn: the same
     folds (stratified, shuffled, seed 1111), the same grids of C, and the mean accuracy rounded to two decimals of a
-    percent before the best C is chosen, the smaller of equals. Differences:
+    percent before the best C is chosen, the smallest in a tie. Differences:
 
     - The optimum is found by L-BFGS in float32, and the intercept is not penalised. SentEval's scikit-learn used
-      liblinear, which penalises the intercept too; and its shuffles drew other folds from the same seed (before 0.22).
-      More than two classes have one multinomial model; liblinear fits one model per class.
-    - Vectors are centred and scaled by one number, and C with them. The optimum stays the same (the intercept makes up
-      for the mean, C for the scale), but one tolerance suits every model, and most of the iterations are saved.
-    - The values of C are tried in ascending order; each fit starts from the previous one's solution.
+      liblinear, which penalises the intercept too; and before 0.22 it drew different folds from the same seed.
+      With more than two classes, one multinomial model is fitted; liblinear fits one model per class.
+    - Vectors are centred and divided by one number, and C is rescaled to match. The optimum stays the same (the
+      intercept makes up for the mean, C for the scale), but one tolerance suits every model, and far fewer iterations
+      are needed.
+    - The values of C are tried in ascending order; each fit starts from the previous solution.
 
-    SimCSE, Ditto and BeLLM run SentEval's other branch (usepytorch=True, nhid=0): the same model by Adam with early
-    stopping, which regularises there as C does here; docs/evaluate.md compares their scores.
+    SimCSE, Ditto and BeLLM run SentEval's other branch (usepytorch=True, nhid=0): the same model, trained by Adam and
+    regularised by early stopping instead of C; docs/evaluate.md compares the scores.
 
     Args:
-        folds: number of folds, outer and inner ones.
-        seed: added to SentEval's.
+        folds: number of outer and of inner folds.
+        seed: added to SentEval's seed.
     """
 
     folds: int = 10
     seed: int = 0
-    unconverged: int = 0  # number of fits that ended before the tolerance was reached
+    unconverged: int = 0  # number of fits that stopped before they reached the tolerance
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -172,14 +173,14 @@ class Classifier:
         return (f"{fits} of the classifier did not converge in {ITERATIONS} iterations",) if self.unconverged else ()
 
     def predict(self, x: Array, y: Classes, sizes: Sequence[int]) -> tuple[Classes, float]:
-        """Predict the last split, or every row by cross-validation if there is only one.
+        """Predict the last split, or every row by cross-validation if there is only one split.
 
         Args:
             x, y: vectors (n, D) and classes (n,), split by split; the classes of a test split are not used.
-            sizes: numbers of rows of one split, of train and test, or of train, dev and test.
+            sizes: the number of rows in each split: all; train and test; or train, dev and test.
 
         Returns:
-            Predictions; the mean accuracy of the chosen C on held-out rows.
+            The predictions, and the mean accuracy of the chosen C on held-out rows.
         """
         try:
             from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
@@ -204,7 +205,7 @@ class Classifier:
         return predicted, float(np.mean(accuracies))
 
     def best(self, x: Array, y: Classes, grid: Sequence[float], held_out: Folds) -> tuple[float, float]:
-        """The C with the highest mean accuracy on held-out rows, the smaller of equals, and that accuracy."""
+        """Return the C with the highest mean accuracy on held-out rows, the smallest in a tie, and that accuracy."""
         from sklearn.linear_model import LogisticRegressionCV
 
         search = LogisticRegressionCV(
@@ -217,7 +218,7 @@ class Classifier:
         return grid[at], means[at] / 100
 
     def fit(self, x: Array, y: Classes, c: float) -> Any:
-        """Fit a model of scikit-learn."""
+        """Fit scikit-learn's logistic regression."""
         from sklearn.linear_model import LogisticRegression
 
         return self._fitted(LogisticRegression(C=c, tol=TOLERANCE, max_iter=ITERATIONS), x, y)
@@ -240,7 +241,7 @@ class Classifier:
 
 
 def well_scaled(x: Array) -> tuple[Array, float]:
-    """Centre vectors and scale their components to size 1 or so; also return the factor for C."""
+    """Centre vectors and scale their components to about size 1; also return the factor for C."""
     centred = np.asarray(x - x.mean(0, dtype=np.float64), np.float32)
     size = float(np.sqrt(np.square(centred).mean(dtype=np.float64))) or 1.0
     return centred / np.float32(size), size**2

@@ -1,4 +1,4 @@
-"""Word sense tasks: find the sentence that uses a word in another sense, and the sense of a word."""
+"""Word sense tasks: find the sentence that uses a word in a different sense, or the sense of a word."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ def winner(scores: Array) -> int:
 
 
 def word_rows(embedder: Embedder, texts: Sequence[str], words: Sequence[Word]) -> list[Array | None]:
-    """Vectors (D,) of one word in each text, or None if the text lacks the word or was truncated before its end.
+    """Embed one word in each text: a vector (D,), or None if the text lacks the word or was truncated before its end.
 
-    `Embedder.encode_words` refuses all texts if one of them lacks its word: halving the list finds that one.
+    `Embedder.encode_words` refuses all texts if one of them lacks its word: halving the list isolates that text.
     """
     if not texts:
         return []
@@ -88,12 +88,12 @@ DECISIONS: Mapping[str, Callable[[Array], Array]] = {
     "euclidean_centred": euclidean_centred,
     "cosine_centred": cosine_centred,
 }
-"""Rules that score the options by the word's vector in each: the paper's two, and two from its authors' code.
+"""Rules that score the options from the word's vector in each: the paper's two, and two from its authors' code.
 The option with the largest score is the answer."""
 
 
 class Question(NamedTuple):
-    """A word, three or more sentences with it, and the index of the sentence with another sense."""
+    """A word, three or more sentences that use it, and the index of the one that uses it in a different sense."""
 
     word: str
     options: tuple[str, ...]
@@ -102,12 +102,12 @@ class Question(NamedTuple):
 
 @dataclass(frozen=True)
 class OddSense(Task):
-    """Questions of four sentences, one of which uses a word in another sense (ReBA, sections 4.3 and A.1.2, A.4).
+    """Questions of four sentences, one of which uses a word in a different sense (ReBA, sections 4.3 and A.1.2, A.4).
 
     The word is embedded in each option; the option whose vector is farthest from the others is the answer. A question
-    counts as wrong if there is a tie, or if an option lacks the word or was truncated before it; notes count these.
+    counts as wrong if there is a tie, or if an option lacks the word or was truncated before it; notes say how many do.
     (The released code uses the vector of token 0 for a word that it does not find. In the four such questions of WSD
-    the option without the word is the answer, and token 0 differs from any word: they come out right by accident.)
+    the option without the word is the answer, and token 0 differs from any word: the code is right by accident.)
 
     Rows have "word", "options" and "answer", an index from 0.
 
@@ -137,14 +137,14 @@ class OddSense(Task):
             if len(options) < 3 or r["answer"] >= len(options) or not r["word"]:
                 raise DataError(
                     f"{self.file}, row {n}: 'answer' is {r['answer']} for {len(options)} options and the word "
-                    f"{r['word']!r:.40}: write at least 3 options, the index of one from 0, and a word"
+                    f"{r['word']!r:.40}: pass at least 3 options, the index of one from 0, and a word"
                 )
             questions.append(Question(r["word"], tuple(options), r["answer"]))
         return Questions(questions, self)
 
 
 def _index(value: Any) -> int:
-    """Check for an index from 0."""
+    """Check that a value is an index, counted from 0."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
         raise ValueError(f"is {value!r:.40}, not an index from 0")
     return value
@@ -158,7 +158,7 @@ class Questions(Loaded):
     task: OddSense
 
     def score(self, embedder: Embedder, seed: int) -> Scores:
-        """Answer every question by each rule of `DECISIONS`. The seed is not used."""
+        """Answer every question with each rule of `DECISIONS`. The seed is not used."""
         options = [option for q in self.questions for option in q.options]
         words = [(q.word, self.task.occurrence) for q in self.questions for _ in q.options]
         rows = iter(word_rows(embedder, options, words))
@@ -193,7 +193,7 @@ def _notes(count: int, lacking: Sequence[str], undecided: int) -> tuple[str, ...
         reason = "an option lacks the word or was truncated before it"
         notes.append(f"{len(lacking)} of {count} questions count as wrong, because {reason}: {words}")
     if undecided:
-        notes.append(f"{undecided} of {count} questions count as wrong, because no option has the largest score")
+        notes.append(f"{undecided} of {count} questions count as wrong, because no single option has the largest score")
     return tuple(notes)
 
 
@@ -211,10 +211,10 @@ class NearestSense(Task):
     """Word sense disambiguation on CoarseWSD-20 (Loureiro et al. 2021, Computational Linguistics 47(2), "1NN").
 
     A sense's vector is the mean of the vectors of its training occurrences (create_1nn_vecs.py of
-    danlou/bert-disambiguation). A test occurrence gets the sense of its word whose vector has the largest cosine with
-    its vector. The main score is the accuracy over all test occurrences, nearly half of which are of two of the twenty
-    words; the mean over words is among the metrics. The authors sum the last four layers; here the encoder's method
-    chooses the states.
+    danlou/bert-disambiguation). A test occurrence is assigned the sense of its word whose vector has the largest cosine
+    with the occurrence's. The main score is the accuracy over all test occurrences, nearly half of which belong to two
+    of the twenty words; the mean over words is among the metrics. The authors sum the last four layers; here the
+    encoder's method determines the states.
 
     Rows have "word", "index", "text", "sense" and "split": the word is token `index` of the text split at whitespace,
     from 0; the split is "train" or "test".
@@ -224,7 +224,7 @@ class NearestSense(Task):
     metric = "accuracy"
 
     def load(self, source: Source) -> Occurrences:
-        """Read the occurrences. Each index must point at its word."""
+        """Read the occurrences. Each index must point to its word."""
         fields = {"word": text, "text": text, "index": _index, "sense": label, "split": text}
         words: dict[str, dict[str, list[Occurrence]]] = defaultdict(lambda: {"train": [], "test": []})
         for n, r in enumerate(source.rows(self.file, fields), 1):

@@ -1,4 +1,4 @@
-"""Find the best embedding recipe for a model on scored pairs, with one forward per text and layout."""
+"""Find the best embedding recipe for a model on scored pairs, with one forward pass per text and layout."""
 
 from .heads import HeadMap, head_map, label_free
 from .layers import CRITERIA, LayerTable, layers_without_labels

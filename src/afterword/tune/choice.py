@@ -1,4 +1,4 @@
-"""Choose a recipe: rank all on one half of the pairs, take the simplest within noise, confirm it on the other half."""
+"""Choose a recipe: rank all on half of the pairs, pick the simplest within noise, confirm it on the other half."""
 
 from __future__ import annotations
 
@@ -17,23 +17,22 @@ Array = NDArray[np.floating[Any]]
 Indices = NDArray[np.intp]
 
 FEWEST = 40
-"""Minimum number of pairs: with twenty in each half the interval is +-0.4 already."""
+"""Minimum number of pairs: with only twenty in each half, the interval is already +-0.4."""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """The chosen recipe, and the numbers that led to it. Recipes are identified by index.
+    """The chosen recipe and the scores behind the choice. Recipes are identified by index.
 
     Attributes:
-        rank: Spearman's correlation of each recipe on the half that ranks (m,).
-        confirm: the same on the half that confirms (m,).
-        leader: the best recipe on the half that ranks.
-        simplest: the simplest recipe that is worse than the leader there by no more than noise.
-        chosen: `simplest`, if the half that confirms shows that it is better than the default; else the default.
+        rank: Spearman's correlation of each recipe on the ranking half (m,).
+        confirm: Spearman's correlation of each recipe on the confirming half (m,).
+        leader: the best recipe on the ranking half.
+        simplest: the simplest recipe whose distance from the leader on the ranking half is within noise.
+        chosen: `simplest` if the confirming half shows it to be better than the default; otherwise the default.
         default: the recipe to beat.
-        gain: how much better `simplest` is than the default on the half that confirms: a 95 % interval. If the
-            default has no correlation there, because its cosines are constant, that of `simplest` itself: constant
-            cosines know as much as a correlation of 0.
+        gain: 95% confidence interval of how much better `simplest` is than the default on the confirming half. If
+            the default's correlation is undefined there, because its cosines are constant, it counts as 0.
     """
 
     rank: Array
@@ -51,16 +50,16 @@ class Choice:
 
 
 def halves(pairs: int, seed: int) -> tuple[Indices, Indices]:
-    """Indices of two random halves of the pairs.
+    """Split pairs at random into two halves, and return the indices of each.
 
     Raises:
-        InputError: there are too few pairs.
+        InputError: there are fewer than `FEWEST` pairs.
 
     >>> [len(half) for half in halves(41, seed=0)]
     [20, 21]
     """
     if pairs < FEWEST:
-        raise InputError(f"{pairs} pairs are too few for tuning: pass at least {FEWEST}, better several hundred")
+        raise InputError(f"{pairs} pairs are too few for tuning: pass at least {FEWEST}, preferably several hundred")
     order = np.random.default_rng(seed).permutation(pairs)
     return order[: pairs // 2], order[pairs // 2 :]
 
@@ -68,13 +67,13 @@ def halves(pairs: int, seed: int) -> tuple[Indices, Indices]:
 def choose(
     recipes: Sequence[Recipe], cosines: Array, gold: Array, split: tuple[Indices, Indices], default: int, seed: int = 0
 ) -> Choice:
-    """Choose a recipe.
+    """Choose the simplest recipe within noise of the best, if it is better than the default.
 
-    One half ranks all recipes; its best is the leader. From the default on, and then level by level (`Recipe.level`),
-    the best of each level is compared with the leader there: the first that is worse by no more than one standard
-    error of the difference is the one to take (Breiman et al. 1984, the one-standard-error rule; the error is that of
-    a paired bootstrap). The other half only confirms it: if the 95 % interval
-    of its gain over the default contains 0, the default stays.
+    One half of the pairs ranks all recipes; the best is the leader. The candidates are the default and then the best
+    recipe of each level (`Recipe.level`), simplest level first. The first candidate that is worse than the leader by no
+    more than one standard error of the difference is selected (Breiman et al. 1984, the one-standard-error rule; the
+    error is estimated by a paired bootstrap). The other half only confirms the selection: if the 95% confidence
+    interval of its gain over the default contains 0, the default is kept.
 
     Args:
         recipes: all recipes (m).
@@ -91,7 +90,7 @@ def choose(
     rank, confirm = spearmans(cosines[:, first], gold[first]), spearmans(cosines[:, second], gold[second])
     if np.isnan(rank).all() or np.isnan(confirm).all():
         same = np.ptp(gold[first]) == 0 or np.ptp(gold[second]) == 0
-        why = "the scores of a half are all equal" if same else "every recipe gives constant or non-finite cosines"
+        why = "all scores in one half are equal" if same else "every recipe gives constant or non-finite cosines"
         raise InputError(f"no correlation is defined: {why}")
     leader = int(np.nanargmax(rank))
     ranking = Bootstrap(gold[first], seed)

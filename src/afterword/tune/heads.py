@@ -1,4 +1,4 @@
-"""Ditto's attention heads: their scores on labelled pairs, and without labels their correlation with TF-IDF."""
+"""Ditto's attention heads: scores on labelled pairs, and correlations with TF-IDF, which need no labels."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ Head = tuple[int, int]
 
 @dataclass(frozen=True)
 class HeadMap:
-    """For every head, Ditto's score on the states "first_last" and the correlation of its diagonal with TF-IDF.
+    """Ditto's score with each head on "first_last" states, and the correlation of the head's diagonal with TF-IDF.
 
     Attributes:
-        correlation: of the diagonal with TF-IDF, averaged over texts (L, H).
-        scores: Spearman's correlation on all pairs (L, H); None without labels.
+        correlation: correlation of each head's diagonal with TF-IDF, averaged over texts (L, H).
+        scores: Spearman's correlation of Ditto with each head, on all pairs (L, H); None without labels.
     """
 
     correlation: Array
@@ -50,12 +50,12 @@ class HeadMap:
 
     @property
     def place(self) -> int:
-        """The rank of the `label_free` head by score, from 1."""
+        """The rank of the `label_free` head when all heads are sorted by score, from 1."""
         return int((self._scores > self._scores[self.label_free]).sum()) + 1
 
     @property
     def agreement(self) -> float:
-        """Spearman's correlation over all heads between their scores and their correlations with TF-IDF."""
+        """Spearman's correlation, over all heads, between scores and correlations with TF-IDF."""
         if self._scores.size < 2:
             return math.nan
         return spearman(self._scores.ravel(), self.correlation.ravel())
@@ -72,7 +72,7 @@ def _highest(table: Array) -> Head:
 
 
 def head_map(tuned: Tuned) -> HeadMap | None:
-    """The map of heads from a tuning run; None if it did not try Ditto."""
+    """Return the head map of a tuning run, or None if it did not try Ditto."""
     if tuned.correlation is None:
         return None
     where = [i for i, r in enumerate(tuned.recipes) if r.is_ditto and r.method.members[0].states.kind == "first_last"]
@@ -85,16 +85,16 @@ def label_free(
     limits: Limits | None = None,
     on_progress: Callable[[int], object] = lambda _: None,
 ) -> HeadMap:
-    """The map of heads from some hundreds of texts without labels: see `HeadCorrelation`.
+    """Compute the head map from a few hundred unlabelled texts; see `HeadCorrelation`.
 
     Raises:
-        InputError: there are too few texts, or one has no token.
+        InputError: there are too few texts, or a text has no tokens.
         AttentionNotSeen: the model's attention weights cannot be read.
     """
     backbone, limits, facts = encoder.backbone, limits or Limits(encoder.max_length), encoder.backbone.facts
     backbone.require(True, None)
     if len(texts) < 2:
-        raise InputError(f"{len(texts)} texts have no TF-IDF: pass at least 2, better some hundreds")
+        raise InputError(f"{len(texts)} texts are too few for TF-IDF: pass at least 2, preferably a few hundred")
     writings = write_texts(with_default_prompt(encoder, Layout()), texts, backbone, limits)
     family = every_head(facts, ("last",))
     inverse = inverse_frequencies(backbone, backbone.tokenizer.ids(texts))
@@ -112,18 +112,18 @@ def head_scores(
     limits: Limits | None = None,
     on_progress: Callable[[int], object] = lambda _: None,
 ) -> Array:
-    """Spearman's correlation of Ditto's cosines with the scores of pairs, for each head (L, H).
+    """Compute Spearman's correlation between Ditto's cosines and the pairs' scores, for each head (L, H).
 
     Source: Ditto, section 3 and appendix A.2: the head is chosen by this score on STS-B's development pairs.
 
     Raises:
         AttentionNotSeen: the model's attention weights cannot be read.
-        InputError: all pairs have one score.
+        InputError: all pairs have the same score.
     """
     backbone, limits = encoder.backbone, limits or Limits(encoder.max_length)
-    replace(encoder, method=ditto((0, 0), states))  # raises an error for a model that Ditto cannot read
+    replace(encoder, method=ditto((0, 0), states))  # raises an error if Ditto cannot run on the model
     if np.ptp(pairs.gold) == 0:
-        raise InputError(f"all {len(pairs.gold)} pairs have the score {pairs.gold[0]:g}: pass different scores")
+        raise InputError(f"all {len(pairs.gold)} pairs have the score {pairs.gold[0]:g}: pass differing scores")
     facts = backbone.facts
     family = every_head(facts, (states,))
     texts = [as_read(text) for text in (*pairs.left, *pairs.right)]
@@ -131,4 +131,4 @@ def head_scores(
     inverse = inverse_frequencies(backbone, backbone.tokenizer.ids(texts))
     every = np.arange(len(pairs.gold))
     result = Search(backbone, [family], writings, pairs.gold, every, (), inverse, limits, on_progress).run()
-    return spearmans(result.cosines[::2], pairs.gold).reshape(facts.layers, facts.heads)  # each raw, then centred
+    return spearmans(result.cosines[::2], pairs.gold).reshape(facts.layers, facts.heads)  # without the centred recipes

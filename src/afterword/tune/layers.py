@@ -1,4 +1,4 @@
-"""Choose a layer without labels, by measures of every layer's vectors and token states."""
+"""Choose a layer without labels, using measures of each layer's vectors and token states."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ CRITERIA: dict[str, tuple[str, int]] = {
     "prompt_entropy": ("prompt entropy", 1),
     "curvature": ("curvature", -1),
 }
-"""The measures by name: their title, and whether the layer with the highest (1) or the lowest (-1) is chosen. The first
-is the default, for the measurement in docs/tune.md."""
+"""For each measure, its title and whether the layer with the highest (1) or the lowest (-1) value is chosen. The first
+measure is the default because of the results in docs/tune.md."""
 
 FEWEST = 20  # minimum number of texts
-KEPT = 0.9  # share of the texts, those with the smallest ratios, that TwoNN fits its line to
+KEPT = 0.9  # TwoNN fits its line to this share of the texts: those with the smallest ratios
 
 
 @dataclass(frozen=True)
@@ -44,10 +44,10 @@ class LayerTable:
     """Measures of every layer, from 0 (the embeddings) to the last.
 
     Attributes:
-        method: the method whose states are chosen.
+        method: the method whose layer is to be chosen.
         states: the states of each layer, as `States` spells them.
-        measures: by the names of `CRITERIA`, one number per layer; NaN where it is not defined.
-        texts: number of different texts.
+        measures: for each name in `CRITERIA`, one number per layer; NaN where undefined.
+        texts: number of distinct texts.
     """
 
     method: Method
@@ -56,20 +56,20 @@ class LayerTable:
     texts: int
 
     def chosen(self, by: str) -> int:
-        """The layer that a criterion chooses, the first of equal ones.
+        """Return the layer that a criterion chooses, the first one in a tie.
 
         Raises:
-            InputError: the criterion is unknown, or not defined in any layer.
+            InputError: the criterion is unknown, or undefined for every layer.
         """
         if by not in CRITERIA:
-            raise InputError(f"no criterion {by!r}: choose one of {', '.join(CRITERIA)}")
+            raise InputError(f"unknown criterion {by!r}: choose one of {', '.join(CRITERIA)}")
         values = CRITERIA[by][1] * self.measures[by]
         if not np.isfinite(values).any():
-            raise InputError(f"{by} is not defined in any layer: pass more texts, of several words")
+            raise InputError(f"{by} is undefined for every layer: pass more texts, with several words each")
         return int(np.nanargmax(values))
 
     def encoder(self, encoder: Encoder, by: str) -> Encoder:
-        """The encoder with the layer that a criterion chooses. Of its steps only `Normalise` is kept."""
+        """Return the encoder with the layer that a criterion chooses; `Normalise` is the only step kept."""
         normal = tuple(step for step in encoder.post if isinstance(step, Normalise))
         return replace(encoder, method=of_states(self.method, self.states[self.chosen(by)]), post=normal)
 
@@ -80,19 +80,19 @@ def layers_without_labels(
     limits: Limits | None = None,
     on_progress: Callable[[int], object] = lambda _: None,
 ) -> LayerTable:
-    """Measure all layers on texts, in one forward per text.
+    """Measure all layers on texts, with one forward pass per text.
 
     Source: Facco et al. 2017 (TwoNN); Skean et al. 2025, "Layer by Layer" (entropies; curvature after Hosseini &
     Fedorenko 2023).
 
     Args:
-        encoder: the model and the method whose states are chosen; its post-processing steps are not used.
-        texts: at least 20, better a thousand; equal ones count once.
+        encoder: the model, and the method whose layer is to be chosen; its post-processing steps are not used.
+        texts: at least 20, preferably a thousand; duplicates count once.
         limits: batch size and maximum length.
-        on_progress: called with the number of finished texts of each batch.
+        on_progress: called after each batch with its number of texts.
 
     Raises:
-        InputError: there are too few texts, or one has no token.
+        InputError: there are too few texts, or a text has no tokens.
         MethodError: the method splits texts into chunks.
     """
     method, backbone = one_method(encoder.method, "choosing a layer"), encoder.backbone
@@ -100,7 +100,7 @@ def layers_without_labels(
         raise MethodError(f"{method.name} splits texts into chunks: choose its layer with a different method")
     different = list(dict.fromkeys(check_texts(texts)))
     if len(different) < FEWEST:
-        raise InputError(f"{len(different)} different texts are too few to measure layers on: pass at least {FEWEST}")
+        raise InputError(f"{len(different)} distinct texts are too few: pass at least {FEWEST}")
     limits = limits or Limits(encoder.max_length)
     kinds = (*(f"layer:{k}" for k in range(backbone.facts.states)), "last")
     family = Family((method.weigh,), (partial(of_states, method),), kinds)
@@ -123,7 +123,7 @@ def layers_without_labels(
 
 
 def of_states(method: Method, states: str) -> Method:
-    """The method with different states, also in its name."""
+    """Return the method with different states and a matching name."""
     return replace(
         method, states=States(states), name=f"{method.name.removesuffix(method.states.kind).strip()} {states}"
     )
@@ -141,9 +141,10 @@ def _of_tokens(reading: Reading) -> Tensor:
 
 
 def matrix_entropy(rows: Tensor) -> Tensor:
-    """The matrix-based entropy of vectors (..., n, D), as a share of its maximum ln min(n, D): 0 to 1 (...).
+    """The matrix-based entropy of vectors (..., n, D), divided by its maximum ln min(n, D), so from 0 to 1 (...).
 
-    -sum p_i ln p_i, with p_i the eigenvalues of Z Z^T divided by their sum. NaN for one vector, or for zeros.
+    The entropy is -sum p_i ln p_i, where the p_i are the eigenvalues of Z Z^T divided by their sum. NaN for a single
+    vector, or if all are zero.
     """
     n, width = rows.shape[-2:]
     gram = rows @ rows.mT if n <= width else rows.mT @ rows
@@ -156,7 +157,7 @@ def matrix_entropy(rows: Tensor) -> Tensor:
 def mean_curvature(rows: Tensor) -> Tensor:
     """The mean angle between successive steps x_{k+1} - x_k of vectors (..., n, D), in radians (...).
 
-    NaN for fewer than three vectors. A step of length 0 has a right angle to any other.
+    NaN for fewer than three vectors. A step of length 0 is at a right angle to any other.
     """
     steps = torch.nn.functional.normalize(rows.diff(dim=-2), dim=-1)
     cosines = (steps[..., 1:, :] * steps[..., :-1, :]).sum(-1)
@@ -164,10 +165,10 @@ def mean_curvature(rows: Tensor) -> Tensor:
 
 
 def intrinsic_dimension(vectors: Tensor) -> float:
-    """The intrinsic dimension of vectors (n, D) by TwoNN; NaN if fewer than two of them differ from all others.
+    """The intrinsic dimension of vectors (n, D) by TwoNN; NaN if fewer than three of them differ from all others.
 
-    With mu the ratio of the distances to the second and to the first neighbour, -ln(1 - F(mu)) = d ln mu: d is the
-    slope of the line through the origin, fitted to the 90 % smallest ratios, with F their empirical distribution.
+    Let mu be the ratio of a vector's distances to its second and first neighbours, with empirical distribution F. Then
+    -ln(1 - F(mu)) = d ln mu: the dimension d is the slope of a line through the origin, fitted to the smallest 90%.
     """
     near = [torch.cdist(part, vectors).topk(min(3, len(vectors)), largest=False).values for part in vectors.split(512)]
     distances = torch.cat(near)

@@ -29,7 +29,7 @@ MethodMaker = partial[Method]
 
 PLAIN = Plain("mean", "all", True)
 INSIDE = ("attention:all", "attention:upper")
-"""States from inside the layers with the width of hidden states: AlignedWVA's, of all layers and of the upper half."""
+"""States from inside the layers, as wide as hidden states: AlignedWVA's, from all layers and from the upper half."""
 VALUES = ("values:all", "values:upper")
 """Value vectors (Value Aggregation), which may be narrower."""
 PROMPTS = ("eol", "cot", "ke")
@@ -48,14 +48,14 @@ class Grid:
     """The methods to try in addition to the mean, first and last token of the text.
 
     Args:
-        templates: names of `TEMPLATES`, or strings with {text}; each needs a forward.
-        copies: how often the text is repeated, for Echo and, on causal models, ReBA; None is 1 and 2 on a causal
-            model, where they share a forward, and 1 on others.
-        both_ways: numbers of last layers with bidirectional attention (BeLLM); each needs a forward.
+        templates: names in `TEMPLATES`, or strings with {text}; each needs a forward pass.
+        copies: numbers of copies of the text to try, for Echo and, on causal models, ReBA; None = 1 and 2 on a causal
+            model, where both share a forward pass, and 1 on others.
+        both_ways: how many of the last layers to make bidirectional (BeLLM); each number needs a forward pass.
         heads: try Ditto with every head on the "paper"'s three states, on "all" states, or not at all ("none").
-        posts: post-processing steps for the vectors of the best recipes, fitted to these or to the model. Centring is
-            tried with every recipe and need not be named.
-        published: try the published methods that need a forward each: prompts, Token Prepending, SCSP, CK, MoEE.
+        posts: post-processing steps to try on the best recipes, fitted to their vectors or to the model. Centring is
+            tried with every recipe and need not be listed.
+        published: try the published methods that need an extra forward pass: prompts, Token Prepending, SCSP, CK, MoEE.
     """
 
     templates: tuple[str, ...] = ()
@@ -82,9 +82,9 @@ class Recipe:
 
     @property
     def level(self) -> int:
-        """How complex it is: 1 each for layout, weights, states, sight and post that differ from the plain mean.
+        """The recipe's complexity: how many of layout, weights, states, sight and post differ from the plain mean.
 
-        An ensemble is one more than the most complex of its methods.
+        An ensemble's level is one more than the level of its most complex method.
         """
         if isinstance(self.method, Ensemble):
             return 1 + max(Recipe(method, self.post).level for method in self.method.methods)
@@ -94,7 +94,7 @@ class Recipe:
 
     @property
     def is_ditto(self) -> bool:
-        """Whether it is Ditto (the diagonal of one head) without post-processing."""
+        """Whether the recipe is Ditto (the diagonal of one head) without post-processing."""
         method = self.method
         return self.post == "none" and isinstance(method, Method) and isinstance(method.weigh, SelfAttention)
 
@@ -104,13 +104,13 @@ class Recipe:
 
 @dataclass(frozen=True)
 class Family:
-    """Methods with one layout, one sight and the same states: one matrix product computes all their vectors.
+    """Methods with the same layout, bidirectional layers and states: one matrix product computes all their vectors.
 
     Args:
-        weigh: the fitted weightings; together they give R rows of weights.
-        rows: for each row of weights, a function from a kind of states to the method.
+        weigh: the fitted weightings; together they produce R rows of weights.
+        rows: for each row of weights, a function that makes the method with a kind of states.
         kinds: kinds of states (C).
-        required: whether a template that leaves no room for a text is an error; if not, it is skipped.
+        required: raise an error if a template leaves no room for a text; False = skip the template.
     """
 
     weigh: tuple[Weighting, ...]
@@ -120,7 +120,7 @@ class Family:
 
     @property
     def first(self) -> Method:
-        """The first of the methods; all have its layout and its sight."""
+        """The first method, whose layout and bidirectional layers all methods share."""
         return self.rows[0](states=self.kinds[0])
 
     @property
@@ -129,11 +129,11 @@ class Family:
         return tuple(dict.fromkeys(layer for kind in self.kinds for layer in States(kind).layers))
 
     def at(self, kind: int) -> list[int]:
-        """The indices in `layers` of the layers of a kind of states."""
+        """The layers of a kind of states, as indices into `layers`."""
         return [self.layers.index(layer) for layer in States(self.kinds[kind]).layers]
 
     def method(self, row: int, kind: int) -> tuple[Method, str]:
-        """The method of a row of weights and a kind of states, fitted, and its spelling."""
+        """Return the fitted method for a row of weights and a kind of states, and its spelling."""
         make, states = self.rows[row], self.kinds[kind]
         method = make(states=states)
         if not method.weigh.fitted:
@@ -142,13 +142,13 @@ class Family:
         return method, spell_method(make.func, *make.args, **make.keywords, **options)
 
     def methods(self) -> Iterator[tuple[Method, str]]:
-        """All R C methods, with the kinds of states as the inner loop."""
+        """Yield all R C methods, with the kinds of states in the inner loop."""
         return (self.method(row, kind) for row in range(len(self.rows)) for kind in range(len(self.kinds)))
 
 
 @dataclass(frozen=True)
 class EveryHead(Weighting):
-    """The weights of `ditto` for every head of every layer at once, L H rows."""
+    """The weights of `ditto` for all heads of all layers at once, as L H rows."""
 
     reads_attention = True
 
@@ -157,22 +157,22 @@ class EveryHead(Weighting):
         return Diagonals()
 
     def __call__(self, group: Group, targets: Rows, reading: Tensor | None) -> Tensor:
-        """A_kk of all heads (G, L, H, n), on the targets, as rows of weights (G, L H, n)."""
+        """Reshape A_kk of all heads (G, L, H, n) to rows of weights (G, L H, n), which are 0 outside the targets."""
         assert reading is not None
         return targets * reading.flatten(1, 2)
 
 
 def every_head(facts: Facts, kinds: tuple[str, ...]) -> Family:
-    """Ditto with every head of a model."""
+    """Return the family of Ditto methods, one for every head of a model."""
     heads = [spelled_head((layer, head)) for layer in range(facts.layers) for head in range(facts.heads)]
     return Family((EveryHead("sum", "all", True),), tuple(partial(ditto, head) for head in heads), kinds)
 
 
 def families(grid: Grid, backbone: Backbone, fitted: Mapping[MethodMaker, Weighting] | None = None) -> list[Family]:
-    """All methods of a grid that apply to a model, with the `fitted` methods by token weights.
+    """Return all methods of a grid that apply to a model, and the `fitted` methods with their weightings.
 
     Raises:
-        InputError: the grid has bidirectional layers for a model that is bidirectional already.
+        InputError: the grid sets `both_ways`, but the model is already bidirectional.
         MethodError: a template or a number is invalid for its method or the model.
     """
     facts = backbone.facts
@@ -192,19 +192,19 @@ def families(grid: Grid, backbone: Backbone, fitted: Mapping[MethodMaker, Weight
             rows += [partial(reba, copies, pool) for pool in ("mean", "last") if copies > 1 or pool == "mean"]
         result += [_family(rows, kinds)] if rows else []
     if grid.heads != "none" and facts.attention:
-        wanted = kinds if grid.heads == "all" else tuple(k for k in DITTO if k in kinds)
-        result.append(every_head(facts, wanted))
+        ditto_kinds = kinds if grid.heads == "all" else tuple(k for k in DITTO if k in kinds)
+        result.append(every_head(facts, ditto_kinds))
     prompts = [[partial(prompt, t, pool) for pool in (None, "mean")] for t in grid.templates]
     result += [_family(rows, kinds) for rows in prompts]
     result += [_family(rows, kinds, False) for rows in (_published(grid, backbone) if grid.published else ())]
     if conditioned := [f.first for f in result if "condition" in f.first.layout.fields]:
-        raise MethodError(f"{conditioned[0]} needs a condition per text, and pairs have none")
+        raise MethodError(f"{conditioned[0]} needs a condition per text, which pairs lack: choose other templates=")
     result += _both_ways(grid, backbone, kinds)
     return result
 
 
 def _published(grid: Grid, backbone: Backbone) -> Iterator[list[MethodMaker]]:
-    """The published methods that need a forward and fit the model, one list per forward."""
+    """Yield the published methods that apply to the model and need an extra forward pass, one list per pass."""
     causal, masked = backbone.facts.causal, backbone.tokenizer.hf.mask_token is not None
     templates = PROMPTS if causal else ("promptbert",) if masked else ()
     tried: list[list[MethodMaker]] = [[partial(prompt, t)] for t in templates if t not in grid.templates]
@@ -229,9 +229,11 @@ def supports(backbone: Backbone, method: AnyMethod) -> bool:
 
 def _both_ways(grid: Grid, backbone: Backbone, kinds: tuple[str, ...]) -> Iterator[Family]:
     if grid.both_ways and not backbone.facts.causal:
-        raise InputError(f"both_ways={grid.both_ways}: {backbone.facts.kind} is bidirectional already")
+        raise InputError(
+            f"both_ways={grid.both_ways}: {backbone.facts.kind} is already bidirectional: pass both_ways=()"
+        )
     for n in grid.both_ways:
-        # one such layer does not change the last token's state: it attends to all tokens in a causal model too
+        # if only the last layer changes, so does no state of the last token, which attends to all tokens anyway
         rows = [partial(bellm, n, pool, template=None) for pool in ("mean", "last") if n > 1 or pool == "mean"]
         check_method(backbone, rows[0]())
         yield _family(rows, kinds)

@@ -1,4 +1,4 @@
-"""The result of tuning, as a folder (the encoder and tune.json) and as text for the terminal."""
+"""Save the result of tuning in a folder (the encoder and tune.json), and format it for the terminal."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from .layers import CRITERIA, LayerTable
 from .tuning import Tuned
 
 LISTED = 10
-"""Number of best recipes that are reported with an interval."""
+"""Number of best recipes to report with a confidence interval."""
 
 Report = Mapping[str, Any]
 """The content of tune.json."""
 
 
 def best(tuned: Tuned) -> list[int]:
-    """Indices of the recipes to report: the best on the half that ranks, the chosen one and the default."""
+    """Indices of the recipes to report: the best on the ranking half, the chosen one and the default."""
     rank = np.nan_to_num(tuned.choice.rank, nan=-2)
     first = [int(i) for i in np.argsort(-rank, kind="stable")[:LISTED]]
     extra = {tuned.choice.simplest, tuned.choice.chosen, tuned.choice.default} - set(first)
@@ -38,7 +38,7 @@ def best(tuned: Tuned) -> list[int]:
 
 
 def as_json(tuned: Tuned, tests: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:
-    """The complete result as plain data; undefined scores are null."""
+    """Return the complete result as plain data; undefined scores are None."""
     choice, (first, second) = tuned.choice, tuned.split
     bootstrap = Bootstrap(tuned.gold[second], tuned.seed)
     intervals = {i: bootstrap.interval(tuned.cosines[i, second]) for i in best(tuned)}
@@ -74,7 +74,7 @@ def as_json(tuned: Tuned, tests: Sequence[Mapping[str, Any]] = ()) -> dict[str, 
 
 
 def heads_json(heads: HeadMap) -> dict[str, Any]:
-    """The map as plain data: heads count from 1, each row is a layer."""
+    """Return the head map as plain data: one row per layer, with heads counted from 1."""
     result: dict[str, Any] = {
         "label_free": spelled_head(heads.label_free),
         "tfidf": [[_number(x) for x in row] for row in heads.correlation],
@@ -93,26 +93,26 @@ def heads_json(heads: HeadMap) -> dict[str, Any]:
 
 
 def save(tuned: Tuned, folder: Path, tests: Sequence[Mapping[str, Any]] = (), overwrite: bool = False) -> None:
-    """Write the chosen encoder with tune.json; all files or none.
+    """Write the chosen encoder and tune.json atomically.
 
     Args:
         tuned: the result of tuning.
         folder: created if it is missing.
-        tests: scores of the chosen recipe and of the default on different pairs.
-        overwrite: replace the encoder that is saved there.
+        tests: scores of the chosen recipe and of the default on other pairs.
+        overwrite: replace an encoder that is already saved there.
     """
     _save(tuned.chosen, as_json(tuned, tests), folder, overwrite)
 
 
 def save_head(encoder: Encoder, heads: HeadMap, texts: int, folder: Path, overwrite: bool = False) -> dict[str, Any]:
-    """Write a Ditto encoder with the head chosen by TF-IDF; returns the content of its tune.json."""
+    """Write a Ditto encoder with the head chosen by TF-IDF; return the content of its tune.json."""
     result = {"afterword": version("afterword"), "texts": texts, "heads": heads_json(heads)}
     _save(replace(encoder, method=ditto(heads.label_free)), result, folder, overwrite)
     return result
 
 
 def save_layer(encoder: Encoder, table: LayerTable, by: str, folder: Path, overwrite: bool = False) -> dict[str, Any]:
-    """Write the encoder with the layer that a criterion chooses; returns the content of its tune.json."""
+    """Write the encoder with the layer that a criterion chooses; return the content of its tune.json."""
     chosen, states = table.encoder(encoder, by), table.states[table.chosen(by)]
     result = {
         "afterword": version("afterword"),
@@ -140,7 +140,7 @@ def _number(value: float) -> float | None:
 
 
 def page(report: Report, heads: HeadMap | None, out: Path) -> str:
-    """The result as text for the terminal."""
+    """Format the result for the terminal."""
     parts = [_recipes(report)] if "recipes" in report else []
     parts += [_layers(report)] if "layers" in report else []
     parts += [_heads(heads)] if heads is not None else []
@@ -148,7 +148,7 @@ def page(report: Report, heads: HeadMap | None, out: Path) -> str:
 
 
 def _recipes(report: Report) -> str:
-    """The best recipes, the chosen one, and its scores on different pairs."""
+    """Format the best recipes, the chosen one, and its scores on other pairs."""
     half = len(report["split"]["rank"])
     lines = [
         f"{report['tried']} recipes, {report['pairs']} pairs: {half} rank, {report['pairs'] - half} confirm "
@@ -178,18 +178,18 @@ def _verdict(report: Report) -> str:
     simplest, default = report["simplest"], report["default"]
     kept = f"chosen: {_name(default)}, the default"
     if _name(simplest) == _name(default):
-        return f"{kept}: no recipe is better by more than noise on the half that ranks"
+        return f"{kept}: no recipe is better by more than noise on the ranking half"
     if simplest["confirm"] is None:
-        return f"{kept}: {_name(simplest)} ranked first, but has no score on the half that confirms"
+        return f"{kept}: {_name(simplest)} ranked first, but has no score on the confirming half"
     gain = " to ".join(_x100(x).strip() for x in simplest["gain_95"])
     constant = "; the default's vectors are constant" if default["confirm"] is None else ""
     if report["improved"]:
-        return f"chosen: {_name(simplest)}, better than the default by {gain} on the half that confirms{constant}"
-    return f"{kept}: {_name(simplest)} ranked first, but its gain of {gain} on the half that confirms may be noise"
+        return f"chosen: {_name(simplest)}, better than the default by {gain} on the confirming half{constant}"
+    return f"{kept}: {_name(simplest)} ranked first, but its gain of {gain} on the confirming half may be noise"
 
 
 def _layers(report: Report) -> str:
-    """The measures of every layer as a table, and the layer that each criterion chooses."""
+    """Format a table of every layer's measures, and the layer that each criterion chooses."""
     names = {name: name.replace("_", " ") for name in CRITERIA}
     lines = [f"{plural(report['texts'], 'text')}, no labels", "", "  ".join(["states  ", *names.values()])]
     for row in report["layers"]:
@@ -202,7 +202,7 @@ def _layers(report: Report) -> str:
 
 
 def _heads(heads: HeadMap) -> str:
-    """The best head, and the one that TF-IDF chooses."""
+    """Format the best head, and the one that TF-IDF chooses."""
     correlation = f"whose diagonal correlates with TF-IDF by {heads.correlation[heads.label_free]:.2f}"
     by_tfidf = f"{spelled_head(heads.label_free)}, {correlation}"
     if heads.scores is None:
@@ -215,7 +215,7 @@ def _heads(heads: HeadMap) -> str:
 
 
 def _name(row: Mapping[str, Any]) -> str:
-    """A recipe's method and step, as tables name them."""
+    """A recipe's name in tables: its method and step."""
     return str(row["method"]) if row["post"] == "none" else f"{row['method']} + {row['post']}"
 
 

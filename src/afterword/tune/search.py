@@ -1,8 +1,8 @@
 """Score all recipes of one layout in one pass over the pairs, keeping two cosines per pair and recipe.
 
-The hidden states of the first pairs stay in memory. They give each recipe's mean, which centres all vectors, and the
-leading recipes, whose vectors are kept to fit whitening and similar steps at the end. No text runs twice, unless the
-first states need too much memory.
+The hidden states of the first pairs stay in memory. They determine each recipe's mean, which is used to centre all its
+vectors, and the leading recipes, whose vectors are kept so that whitening and similar steps can be fitted at the end.
+No text runs twice, unless the first pairs' states need too much memory.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ..errors import AfterwordError, InputError
 from ..methods import Method, tfidf
 from ..methods.frequency import ByToken, tf_idf
 from ..post import Affine, Centre, Dense, Moments
-from ..tasks.scores import cosines as exact
+from ..tasks.scores import cosines as float64_cosines
 from ..tasks.scores import spearmans
 from ..text.batch import Batch, lay
 from ..text.layout import Layout
@@ -34,25 +34,25 @@ from .recipes import EveryHead, Family, Recipe
 Array = NDArray[np.floating[Any]]
 Indices = NDArray[np.intp]
 Step = tuple[str, Affine | Dense]
-"""A post-processing step to try, with its spelling: one to fit, or one that is already fitted to the model."""
+"""The spelling of a post-processing step to try, and the step: one to fit, or one already fitted to the model."""
 Position = tuple[int, int, int]
 """Indices of a recipe's family, row of weights and kind of states."""
 
-BEGINNING = 256  # number of first pairs, which give means and leaders
-HELD = 512 << 20  # bytes of their states that are kept; texts beyond that run a second time
-LEADERS, KEPT = 8, 512 << 20  # maximum number of leaders, and bytes of their vectors
-CELLS = 1 << 21  # number of components of vectors that are computed at once: 8 MB in float32
-NOTHING = 1e-6  # centred vectors shorter than this share of their length before centring are rounding errors
+BEGINNING = 256  # number of first pairs, from which means and leaders are computed
+HELD = 512 << 20  # maximum size of their states in memory, in bytes; texts beyond that run a second time
+LEADERS, KEPT = 8, 512 << 20  # maximum number of leaders, and maximum size of their vectors in bytes
+CELLS = 1 << 21  # number of vector components computed at once: 8 MB in float32
+NOTHING = 1e-6  # centred vectors shorter than this share of their uncentred length are rounding errors
 
 
 @dataclass(frozen=True)
 class Reading:
-    """The token weights and hidden states of a family, from a forward over T texts.
+    """A family's token weights and hidden states, from a forward pass over T texts.
 
     Attributes:
-        batch: the batch, with the copies that the family's layout has.
-        rows: token weights of R weightings, per group (G, R, n).
-        states: hidden states of S layers (N, S, D).
+        batch: the batch, limited to the number of copies in the family's layout.
+        rows: for each group, the token weights of R weightings (G, R, n).
+        states: hidden states of N tokens in S layers (N, S, D).
     """
 
     batch: Batch
@@ -65,7 +65,7 @@ class Reading:
         return self.states.nbytes + sum(rows.nbytes for rows in self.rows)
 
     def vectors(self, chosen: slice | list[int]) -> Tensor:
-        """The vectors of the chosen weightings in all layers (T, R, S, D)."""
+        """Compute the vectors of the chosen weightings in all layers (T, R, S, D)."""
         flat = self.states.flatten(1)
         width = self.rows[0][:, chosen].shape[1]
         out = flat.new_empty(self.batch.texts, width, flat.shape[1])
@@ -74,7 +74,7 @@ class Reading:
         return out.view(self.batch.texts, width, *self.states.shape[1:])
 
     def total(self) -> Tensor:
-        """The sum of the vectors of all texts, in float64 (R, S, D)."""
+        """Sum the vectors of all texts, in float64 (R, S, D)."""
         flat = self.states.flatten(1)
         total = flat.new_zeros(self.rows[0].shape[1], flat.shape[1], dtype=torch.float64)
         for group, rows in zip(self.batch.groups, self.rows, strict=True):
@@ -82,7 +82,7 @@ class Reading:
         return total.unflatten(1, self.states.shape[1:])  # type: ignore[no-any-return]
 
     def parts(self) -> Iterator[tuple[slice, Tensor]]:
-        """The vectors of all weightings, in parts that fit into the processor's cache."""
+        """Yield slices of the weightings and their vectors, in parts that fit into the processor's cache."""
         total = self.rows[0].shape[1]
         step = max(1, CELLS // max(self.batch.texts * self.states[0].numel(), 1))
         for first in range(0, total, step):
@@ -95,7 +95,7 @@ def read(backbone: Backbone, families: Sequence[Family], batch: Batch) -> list[R
 
     Args:
         backbone: the model.
-        families: a family whose layout has fewer copies than the batch reads only the first ones.
+        families: the families; one whose layout has fewer copies than the batch reads only the first copies.
         batch: packed texts, each in one segment.
     """
     dtype = precision_of(backbone)
@@ -119,7 +119,7 @@ def read(backbone: Backbone, families: Sequence[Family], batch: Batch) -> list[R
 
 
 def mixture(family: Family) -> Tensor:
-    """The matrix (S, C) by which the vectors of S layers become those of C kinds of states."""
+    """The matrix (S, C) that averages the vectors of S layers into vectors of C kinds of states."""
     mix = torch.zeros(len(family.layers), len(family.kinds))
     for c in range(len(family.kinds)):
         mix[family.at(c), c] = 1 / len(family.at(c))
@@ -127,13 +127,13 @@ def mixture(family: Family) -> Tensor:
 
 
 def raw_and_centred(vectors: Tensor, mean: Tensor, mix: Tensor) -> Tensor:
-    """Cosines of the raw vectors of pairs and of the centred ones (P, R, C, 2).
+    """Compute the cosines of P pairs, with raw and with centred vectors (P, R, C, 2).
 
     A cosine is 0 if a vector is zero, and NaN if a centred vector is only a rounding error.
 
     Args:
-        vectors: of the P left texts, then of the P right ones, by R weightings in S layers (2 P, R, S, D).
-        mean: their mean (R, S, D).
+        vectors: vectors of the P left texts, then of the P right texts, by R weightings in S layers (2 P, R, S, D).
+        mean: the mean vectors to subtract (R, S, D).
         mix: the result of `mixture`.
     """
     raw, centre = mix.T @ vectors, mix.T @ mean
@@ -148,8 +148,8 @@ def raw_and_centred(vectors: Tensor, mean: Tensor, mix: Tensor) -> Tensor:
 class HeadCorrelation:
     """Pearson's correlation of each head's diagonal with the tokens' TF-IDF weights, averaged over texts.
 
-    Ditto chooses its head on labelled pairs and names other ways as future work (Limitations). Its Table 4 shows
-    that the diagonals of good heads correlate with TF-IDF. Texts in which either is constant do not count.
+    Ditto chooses its head on labelled pairs and leaves other ways to future work (Limitations). Its Table 4 shows
+    that the diagonals of good heads correlate with TF-IDF. Texts where the diagonal or TF-IDF is constant do not count.
 
     Args:
         inverse: inverse document frequencies of the tokens (V,).
@@ -171,7 +171,7 @@ class HeadCorrelation:
             self.texts += by_text.isfinite().sum(0).cpu()
 
     def result(self) -> Tensor:
-        """The mean of each head (L H,); NaN if the correlation is undefined on every text."""
+        """Return each head's mean correlation (L H,); NaN if it is undefined for every text."""
         return self.total / torch.where(self.texts > 0, self.texts, torch.nan)
 
 
@@ -188,16 +188,16 @@ def correlations(a: Tensor, b: Tensor, inside: Tensor) -> Tensor:
 def each_reading(
     backbone: Backbone, family: Family, writings: Sequence[TokenizedText], limits: Limits
 ) -> Iterator[tuple[list[int], Reading]]:
-    """Run all texts once for one family, and yield the indices of each batch with its reading."""
+    """Run all texts once for one family; yield each batch's text indices and its reading."""
     budget = limits.budget(backbone.device)
     return each(writings, lambda batch, _: read(backbone, [family], batch)[0], budget, backbone.device)
 
 
 def write_texts(layout: Layout, texts: Sequence[str], backbone: Backbone, limits: Limits) -> list[TokenizedText]:
-    """Write and tokenize texts. Warn if some are truncated; raise InputError for a text without tokens."""
+    """Lay out and tokenize texts. Warn if some are truncated; raise InputError for a text without tokens."""
     writings = layout.write(texts, backbone.tokenizer, limits.max_length)
     if empty := [t for w, t in zip(writings, texts, strict=True) if not w.total]:
-        raise InputError(f"the text {empty[0]!r:.60} has no token in the model's vocabulary: remove it")
+        raise InputError(f"the text {empty[0]!r:.60} has no tokens in the model's vocabulary: remove it")
     truncated = Truncation()
     truncated.note(writings, limits)
     truncated.warn(limits)
@@ -205,7 +205,7 @@ def write_texts(layout: Layout, texts: Sequence[str], backbone: Backbone, limits
 
 
 def inverse_frequencies(backbone: Backbone, ids: Sequence[Sequence[int]]) -> Tensor:
-    """The inverse document frequencies (V,) of TF-IDF, fitted to texts as token ids."""
+    """Fit TF-IDF's inverse document frequencies (V,) to texts, passed as token ids."""
     weighting = tfidf().weigh.fit(ids, backbone.tokenizer, backbone.vocabulary_size)
     assert isinstance(weighting, ByToken) and weighting.table is not None
     return weighting.table.values
@@ -219,9 +219,10 @@ class SearchResult:
         recipes: the recipes (m).
         cosines: each recipe's cosines of the n pairs (m, n).
         fits: for each recipe, a function that returns its fitted post-processing steps.
-        correlation: of each head's diagonal with TF-IDF (L, H); None if Ditto was not tried.
+        correlation: correlation of each head's diagonal with TF-IDF (L, H); None if Ditto was not tried.
         notes: recipes that could not be tried, and why.
-        leaders: the best recipes without post-processing: method, spelling, and vectors of the texts (2, n, D).
+        leaders: the best recipes without post-processing: method, spelling, and vectors of left and right texts
+            (2, n, D).
     """
 
     recipes: list[Recipe] = field(default_factory=list)
@@ -234,18 +235,18 @@ class SearchResult:
 
 @dataclass
 class Search:
-    """The pass over one layout.
+    """A pass over the pairs with one layout.
 
     Args:
         backbone: the model.
-        families: the methods to try, all with one sight.
-        writings: the n left texts as the layout writes them, then the n right ones.
+        families: the methods to try, all with the same bidirectional layers.
+        writings: the n left texts as the layout writes them, then the n right texts.
         gold: scores of the pairs (n,).
-        ranking: indices of the pairs that rank recipes, in random order; everything is fitted on them only.
-        posts: post-processing steps; those that are not fitted to the model are fitted to the leaders' vectors.
+        ranking: indices of the ranking pairs, in random order; everything is fitted on these pairs only.
+        posts: post-processing steps to try; those not already fitted to the model are fitted to each leader's vectors.
         inverse: inverse document frequencies of the tokens (V,).
         limits: batch size and maximum length.
-        on_progress: called with the number of texts that were just finished.
+        on_progress: called with the number of texts just finished.
     """
 
     backbone: Backbone
@@ -268,7 +269,7 @@ class Search:
         self.means: list[Tensor] = [torch.empty(0)] * len(self.families)
         self.correlation: HeadCorrelation | None = None
         at_most = self.limits.batch_size or 2 * self.pairs
-        more = 3 * self.limits.tokens(device) // 2  # larger batches than usual: two texts of a pair differ in length
+        more = 3 * self.limits.tokens(device) // 2  # larger than usual, since the two texts of a pair differ in length
         self.budget = Budget(self.limits.batch_tokens or more, max(at_most // 2, 1))
 
     @torch.no_grad()
@@ -289,10 +290,10 @@ class Search:
             self._keep(pairs, readings, leaders, kept)
         return self._result(leaders, kept)
 
-    def _stream(self, wanted: Indices) -> Iterator[tuple[list[int], list[Reading]]]:
-        """Run batches of pairs, sorted by their longer text and then by the shorter, for few lengths per batch."""
+    def _stream(self, indices: Indices) -> Iterator[tuple[list[int], list[Reading]]]:
+        """Run batches of pairs, sorted by their longer and then their shorter text: few lengths per batch."""
         lengths = [sorted(self.writings[i + side].size for side in (0, self.pairs)) for i in range(self.pairs)]
-        order = sorted(map(int, wanted), key=lambda i: lengths[i][::-1], reverse=True)
+        order = sorted(map(int, indices), key=lambda i: lengths[i][::-1], reverse=True)
         for pairs, readings in self.budget.batches([sum(both) for both in lengths], self._read, order):
             self._correlate(readings)
             yield pairs, readings
@@ -309,7 +310,7 @@ class Search:
                 self.correlation.add(reading)
 
     def _hold(self, beginning: Indices) -> Iterator[tuple[list[int], list[Reading] | None]]:
-        """Run the first pairs, sum up their vectors, and keep the readings that fit into `HELD` bytes."""
+        """Run the first pairs and sum their vectors; yield None for readings that do not fit into `HELD` bytes."""
         size = 0
         for pairs, readings in self._stream(beginning):
             for f, reading in enumerate(readings):
@@ -325,7 +326,7 @@ class Search:
                 cosines[pairs, chosen] = raw_and_centred(vectors, mean[chosen], mix).cpu()
 
     def _leaders(self, beginning: Indices) -> list[Position]:
-        """The first recipe, then the best rows of weights, each with its best kind of states."""
+        """Find the positions of the first recipe, then of the best rows of weights with their best kinds of states."""
         best: list[tuple[float, Position]] = []
         gold = self.gold[beginning]
         for f, cosines in enumerate(self.cosines):
@@ -370,7 +371,16 @@ class Search:
         return Centre().of(Moments(1, self.means[f][r, self.families[f].at(c)].mean(0).cpu()))
 
     def _with_posts(self, method: Method, spec: str, vectors: Tensor, result: SearchResult) -> Iterator[Array]:
-        """A leader's cosines after each post-processing step, fitted on the vectors of the pairs that rank."""
+        """Yield a leader's cosines (1, n) after each post-processing step, fitted on the vectors of the ranking pairs.
+
+        Append each step's recipe to `result.recipes` and a function that returns the fitted step to `result.fits`. If a
+        step cannot be fitted or applied, append the reason to `result.notes` instead.
+
+        Args:
+            method, spec: the leader and its spelling.
+            vectors: the leader's vectors of the left and of the right texts (2, n, D).
+            result: the result of the pass so far.
+        """
         try:
             ranking = vectors[:, self.ranking].flatten(0, 1)
             moments, unit = Moments().add(ranking), Moments().add(normalize(ranking, dim=-1))
@@ -386,4 +396,4 @@ class Search:
                 continue
             result.recipes.append(Recipe(method, name, spec))
             result.fits.append(lambda dense=dense: (dense,))  # type: ignore[misc]
-            yield exact(left.numpy(), right.numpy()).astype(self.cosines[0].numpy().dtype)[None]
+            yield float64_cosines(left.numpy(), right.numpy()).astype(self.cosines[0].numpy().dtype)[None]

@@ -1,4 +1,4 @@
-"""Find the best recipe for a model on scored pairs, with confidence intervals of its gain."""
+"""Find the best recipe for a model on scored pairs, with a confidence interval of its gain."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ from .recipes import Family, Grid, Recipe, families, supports
 from .search import Search, SearchResult, Step, inverse_frequencies, write_texts
 
 FITTED = (partial(tfidf), partial(sif))
-"""Methods with token weights that are fitted to the texts of the pairs that rank."""
+"""Methods whose token weights are fitted to the texts of the ranking pairs."""
 BEST = 4
-"""The number of best recipes that are joined in pairs."""
+"""Number of best recipes to combine in ensembles of two."""
 NAMED = ("ck", "moee")
-"""The named ensembles to try; MetaEOL needs eight forwards."""
+"""The named ensembles to try. MetaEOL is left out because it needs eight forward passes."""
 
 Array = NDArray[np.floating[Any]]
 Indices = NDArray[np.intp]
@@ -51,13 +51,13 @@ class Tuned:
     """The result of tuning.
 
     Attributes:
-        encoder: the default, unchanged.
+        encoder: the encoder that was passed to `tune`, whose recipe is the default.
         recipes: all recipes that were tried (m).
         cosines: each recipe's cosines of the n pairs (m, n).
         gold: scores of the pairs (n,).
-        split: indices of the pairs that rank, and of those that confirm.
-        choice: the chosen recipe, and the numbers that led to it.
-        correlation: of each head's diagonal with TF-IDF (L, H); None if Ditto was not tried.
+        split: indices of the ranking pairs, and of the confirming pairs.
+        choice: the chosen recipe and the scores behind the choice.
+        correlation: correlation of each head's diagonal with TF-IDF (L, H); None if Ditto was not tried.
         notes: recipes that could not be tried, and why.
         seed: random seed of the split and of the bootstrap.
     """
@@ -74,7 +74,7 @@ class Tuned:
     _fits: list[Callable[[], tuple[Any, ...]]] = field(default_factory=list, repr=False)
 
     def encoder_of(self, index: int) -> Encoder:
-        """The encoder of a recipe, with its post-processing steps fitted."""
+        """Return the encoder with a recipe's method and fitted post-processing steps."""
         if index == self.choice.default:
             return self.encoder
         normal = tuple(step for step in self.encoder.post if isinstance(step, Normalise))
@@ -95,15 +95,15 @@ def tune(
     limits: Limits | None = None,
     on_progress: Callable[[int], object] = lambda _: None,
 ) -> Tuned:
-    """Find the best recipe for a model on scored pairs, with one forward per text and layout.
+    """Find the best recipe for a model on scored pairs, with one forward pass per text and layout.
 
     Args:
         encoder: the model, with the recipe to beat.
-        pairs: at least 40, better some hundreds.
+        pairs: at least 40, preferably several hundred.
         grid: what to try; None = the default `Grid`.
         seed: random seed of the split and of the bootstrap.
         limits: batch size and maximum length; longer texts are truncated, with a warning.
-        on_progress: called with the number of texts that were just finished; every layout runs both texts of a pair.
+        on_progress: called with the number of texts just finished; each layout runs both texts of every pair.
 
     Raises:
         InputError: there are too few pairs, or no recipe has a defined correlation.
@@ -112,7 +112,7 @@ def tune(
     grid, limits = grid or Grid(), limits or Limits(encoder.max_length)
     split = halves(len(pairs.gold), seed)
     if np.ptp(pairs.gold) == 0:
-        raise InputError(f"all {len(pairs.gold)} pairs have the score {pairs.gold[0]:g}: pass different scores")
+        raise InputError(f"all {len(pairs.gold)} pairs have the score {pairs.gold[0]:g}: pass differing scores")
     texts = [as_read(text) for text in (*pairs.left, *pairs.right)]
     backbone, ids = encoder.backbone, encoder.backbone.tokenizer.ids(texts)
     inverse = inverse_frequencies(backbone, ids)
@@ -145,7 +145,7 @@ def tune(
 
 
 def _steps(grid: Grid, backbone: Backbone) -> tuple[list[Step], list[str]]:
-    """The steps to try, and why others cannot be tried. Steps that need no vectors are fitted to the model."""
+    """Return the steps to try, those that need no vectors already fitted, and why others cannot be tried."""
     steps: list[Step] = []
     notes = []
     for post in grid.posts:
@@ -169,12 +169,12 @@ def _cosines(encoder: Encoder, pairs: ScoredPairs) -> Array:
 def _layouts(
     encoder: Encoder, tried: Sequence[Family], texts: Sequence[str], limits: Limits, notes: list[str]
 ) -> Iterator[tuple[list[Family], list[TokenizedText]]]:
-    """Group the families that share a forward, and write the texts for each; note the templates that leave no room."""
+    """Group families that share a forward pass, and lay out the texts for each; add skipped templates to `notes`."""
     backbone, limit = encoder.backbone, limits.max_length
     methods = [replace(f.first, layout=with_default_prompt(encoder, f.first.layout)) for f in tried]
     for share in shares(methods, backbone):
         layouts = list(dict.fromkeys(methods[i].layout for i in share.methods))
-        # a text that is truncated in two copies may fit in one: then each layout gets its forward
+        # a text that is truncated in two copies may fit in one; if there is such a text, each layout runs separately
         if len(layouts) > 1 and not any(w.kept < w.total for w in share.layout.write(texts, backbone.tokenizer, limit)):
             layouts = [share.layout]
         for layout in layouts:
@@ -190,7 +190,7 @@ def _layouts(
 
 
 def with_default_prompt(encoder: Encoder, layout: Layout) -> Layout:
-    """The layout with the encoder's default prompt prepended, as `Encoder.encode` does it."""
+    """The layout with the encoder's default prompt prepended, as `Encoder.encode` does."""
     return with_prompt(layout, choose_prompt(encoder.prompts, encoder.default_prompt_name))
 
 
@@ -202,7 +202,7 @@ def _default(encoder: Encoder, recipes: Sequence[Recipe]) -> int | None:
 
 
 def best_of(leaders: Iterable[Leader], gold: Array, ranking: Indices) -> list[Leader]:
-    """The `BEST` different recipes on the pairs that rank, the best first."""
+    """Return the `BEST` distinct recipes on the ranking pairs, best first."""
 
     def rank(leader: Leader) -> float:
         left, right = leader[2][:, ranking].numpy()
@@ -212,11 +212,11 @@ def best_of(leaders: Iterable[Leader], gold: Array, ranking: Indices) -> list[Le
 
 
 def of_two(leaders: Sequence[Leader], ranking: Indices) -> SearchResult:
-    """Join every two recipes of equal width by the mean of their vectors at length 1.
+    """Combine every two recipes of equal width into an ensemble, the mean of their unit vectors.
 
     Args:
         leaders: recipes without post-processing.
-        ranking: indices of the pairs that rank recipes; centring is fitted on them only.
+        ranking: indices of the ranking pairs; centring is fitted on these pairs only.
     """
     joined: list[tuple[AnyMethod, str, Tensor]] = []
     for (a, spec_a, left), (b, spec_b, right) in combinations(leaders, 2):
@@ -228,7 +228,7 @@ def of_two(leaders: Sequence[Leader], ranking: Indices) -> SearchResult:
 
 
 def named_ensembles(encoder: Encoder, pairs: ScoredPairs, ranking: Indices) -> SearchResult:
-    """The named ensembles that fit the model, each with the forwards of its methods."""
+    """Score the named ensembles that apply to the model, each with its own forward passes."""
     texts, tried, notes = (*pairs.left, *pairs.right), [], []
     for name in NAMED:
         method: Ensemble = ensemble(name)
