@@ -145,7 +145,7 @@ def test_bad_rows_become_null_rows(run: Run, gpt2: Path, tmp_path: Path, kind: s
 def test_a_text_that_holds_no_token(run: Run, minilm: Path):
     ended = run("embed", "-m", minilm, "dog", "\x01\x02")
     assert ended.code == 1 and ended.rows[1] == {"text": "\x01\x02", "vector": None}
-    assert "rejected: line 2: holds no token that the model knows" in ended.err
+    assert "rejected: line 2: has no token known to the model" in ended.err
 
 
 def test_texts_over_the_length(run: Run, gpt2: Path):

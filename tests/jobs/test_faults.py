@@ -92,7 +92,7 @@ def test_a_second_driver_is_refused(
     os.kill(first.pid, signal.SIGSTOP)
     before = {path: path.read_bytes() for path in (folder / "shards").glob("*.parquet")}
     assert main([str(word) for word in words]) == 2
-    assert f"another process is writing {folder}" in capsys.readouterr().err
+    assert f"another process is writing to {folder}" in capsys.readouterr().err
     assert before and all(path.read_bytes() == content for path, content in before.items())
     os.kill(first.pid, signal.SIGCONT)
     assert first.end()[0] == 1 and files(folder) == wanted

@@ -1,4 +1,4 @@
-"""Atomic files and folders, which appear under their name once they are complete, and locks on folders."""
+"""Write files and folders atomically, so that they appear only once they are complete, and lock folders."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from filelock import FileLock, Timeout
 from ..errors import AfterwordError, DataError, ModelError
 
 SAVED = re.compile(r".+\.(json|safetensors|txt|csv|model|jinja|spm|py)|\d+_[A-Z]\w*")
-"""Names that a saved encoder has: files of the model, the tokenizer and `tune`, and a folder for each module."""
+"""Names in a saved encoder's folder: files of the model, the tokenizer and `tune`, and a folder per module."""
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 LOCK = "lock"
@@ -34,7 +34,7 @@ def atomic_file(path: Path) -> Iterator[BinaryIO]:
         The open file.
 
     Raises:
-        DataError: it cannot be written, or the disk is full.
+        DataError: the file cannot be written, or the disk is full.
     """
     temporary = path.with_name(f".afterword-{secrets.token_hex(8)}.tmp")
     try:
@@ -53,11 +53,11 @@ def atomic_file(path: Path) -> Iterator[BinaryIO]:
 
 @contextmanager
 def atomic_folder(folder: Path, overwrite: bool = False) -> Iterator[Path]:
-    """Write the folder of an encoder under a temporary name, and rename it when it is complete.
+    """Write an encoder folder under a temporary name, and rename it when it is complete.
 
     Args:
         folder: the target; its parents are created.
-        overwrite: replace an encoder that was saved there.
+        overwrite: replace an encoder already saved there.
 
     Yields:
         A new folder to write to. After any error it is removed, and the target is unchanged.
@@ -73,7 +73,7 @@ def atomic_folder(folder: Path, overwrite: bool = False) -> Iterator[Path]:
         yield new
         mode = new.stat().st_mode & 0o666
         for path in filter(Path.is_file, new.rglob("*")):
-            path.chmod(mode)  # safetensors makes its files readable by their owner only
+            path.chmod(mode)  # safetensors makes its files readable only by their owner
             sync(path)
         check_folder(folder, overwrite)
         if folder.exists():
@@ -90,9 +90,9 @@ def atomic_folder(folder: Path, overwrite: bool = False) -> Iterator[Path]:
 
 
 def check_folder(folder: Path, overwrite: bool = False) -> None:
-    """Raise a ModelError, before a long computation, if an encoder cannot be saved to a folder."""
+    """Raise a ModelError if an encoder cannot be saved to a folder; call it before a long computation."""
     if folder.exists() and not folder.is_dir():
-        raise ModelError(f"{folder} is a file: choose a different name for the folder")
+        raise ModelError(f"{folder} is a file: choose a different folder name")
     names = os.listdir(folder) if folder.exists() else []
     if names and not overwrite:
         raise ModelError(f"{folder} is not empty: choose a different folder, or pass overwrite=True")
@@ -102,17 +102,17 @@ def check_folder(folder: Path, overwrite: bool = False) -> None:
 
 
 def check_target(path: Path) -> None:
-    """Raise a DataError, before a long computation, if a file cannot be written."""
+    """Raise a DataError if a file cannot be written; call it before a long computation."""
     if path.is_dir():
-        raise DataError(f"{path} is a folder: add the name of a file")
+        raise DataError(f"{path} is a folder: add a file name")
     if not path.parent.is_dir():
         raise DataError(f"{path} cannot be written: create the folder {path.parent} first")
     if not os.access(path.parent, os.W_OK | os.X_OK):
-        raise DataError(f"{path} cannot be written: chmod u+w {path.parent}")
+        raise DataError(f"{path} cannot be written: run chmod u+w {path.parent}")
 
 
 def sync(path: Path) -> None:
-    """Wait until a file, or the list of names in a folder, is on disk; does nothing on Windows."""
+    """Flush a file, or a folder's list of names, to disk; do nothing on Windows."""
     if os.name == "posix":
         handle = os.open(path, os.O_RDONLY)
         try:

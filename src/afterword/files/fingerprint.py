@@ -1,4 +1,4 @@
-"""Hashes of everything that a vector depends on, to keep vectors of different encoders apart."""
+"""Hash everything that vectors depend on, to tell vectors of different encoders apart."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PASSING = frozenset(
     "_name_or_path _commit_hash transformers_version architectures dtype torch_dtype use_cache output_attentions "
     "output_hidden_states return_dict id2label label2id problem_type auto_map".split()
 )
-"""Settings of a model's config that do not change vectors or are hashed separately; saving changes some."""
+"""Config settings that do not change vectors, or are hashed separately; saving a model changes some of them."""
 
 
 def fingerprint(encoder: Encoder, weights: bytes | None = None) -> str:
@@ -45,7 +45,7 @@ def fingerprint(encoder: Encoder, weights: bytes | None = None) -> str:
 
 
 def identity(encoder: Encoder, weights: bytes | None = None) -> str:
-    """A hash (32 hexadecimal digits) of the same parts except library versions and the commit on the Hub.
+    """A hash (32 hexadecimal digits) of what `fingerprint` hashes, except library versions and the commit on the Hub.
 
     Vectors of encoders with the same identity are comparable; between library versions they may differ by rounding.
     Of the model's configuration, only values that differ from transformers' defaults are hashed.
@@ -98,7 +98,7 @@ def _method(method: AnyMethod) -> dict[str, Any]:
 def weights_digest(model: nn.Module) -> bytes:
     """Hash every weight that can change a hidden state.
 
-    A pooler is excluded: it follows the hidden states, and is random at each load of a checkpoint without one.
+    A pooler is excluded: it comes after the hidden states, and has random weights if the checkpoint lacks one.
     """
     digest = hashlib.blake2b(digest_size=16)
     for name, tensor in sorted(model.state_dict().items()):

@@ -1,6 +1,6 @@
-"""Read files of texts and of rows: .txt, .jsonl, .csv, .tsv and .parquet; all but the last may be gzipped.
+"""Read texts and rows from .txt, .jsonl, .csv, .tsv and .parquet files; all but .parquet may be gzipped.
 
-A record that cannot be read does not stop the run: it carries its problem and line.
+An unreadable record does not stop the run: it carries its line and problem.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from typing import Any, BinaryIO, NoReturn, cast
 from ..errors import DataError, MissingDataset, warn
 from ..spelling import did_you_mean
 
-TEXT = "text"  # the default name of the field with the texts
-LISTED = 30  # columns that an error lists
+TEXT = "text"  # the default name of the text field
+LISTED = 30  # maximum number of columns that an error lists
 CHECKED = 100  # JSON objects to read before a missing field is an error
-ESCAPED = re.compile("[\udc80-\udcff]")  # a byte that could not be decoded, as `surrogateescape` keeps it
-DAMAGE = (OSError, EOFError, zlib.error, UnicodeError)  # raised in reading a damaged file
-LONGEST = 2**24  # maximum number of characters of a cell, and so of text after an unclosed quote
+ESCAPED = re.compile("[\udc80-\udcff]")  # an undecodable byte, as kept by `surrogateescape`
+DAMAGE = (OSError, EOFError, zlib.error, UnicodeError)  # raised when reading a damaged file
+LONGEST = 2**24  # maximum number of characters in a cell, and so after an unclosed quote
 BATCH = 1024  # rows of a .parquet file in memory
 
 FORMATS = ("txt", "jsonl", "csv", "tsv", "parquet")
 TABLES = FORMATS[1:]
 """Formats whose records have named fields."""
 ENDINGS = (".jsonl", ".jsonl.gz", ".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet")
-"""Extensions of files of rows."""
+"""Extensions of table files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class FileForm:
     """The layout of a text file.
 
     Attributes:
-        delimiter: the character between the columns of a table; None = by the extension and the header.
+        delimiter: the column delimiter of a table; None = determined by the extension and the header.
         encoding: the encoding; None = UTF-8.
         header: whether the first row of a table names its columns.
     """
@@ -61,7 +61,7 @@ class Record:
     """One record of a file.
 
     Attributes:
-        line: the first line, the row in a .parquet file, or the position in a list of texts; from 1.
+        line: its first line, its row in a .parquet file, or its position in a list of texts, counted from 1.
         fields: values by name; None if the record cannot be read.
         problem: why the record cannot be read.
     """
@@ -75,7 +75,7 @@ class Reader(ABC):
     """An open file of texts.
 
     Attributes:
-        field: the name of the field with the texts.
+        field: the name of the text field.
         total: the length of the file in bytes or rows; None if unknown.
         at: the number of bytes or rows read so far.
         columns: the names of the columns; empty if unknown before the rows are read.
@@ -103,7 +103,7 @@ class ListedReader(Reader):
 
     Args:
         texts: any values.
-        keep: more fields of every record.
+        keep: additional fields for every record.
 
     >>> [record.fields for record in ListedReader(["a"])]
     [{'text': 'a'}]
@@ -119,14 +119,14 @@ class ListedReader(Reader):
 
 
 class LinesReader(Reader):
-    """A text per line.
+    """One text per line.
 
-    A line that cannot be decoded is rejected. But if `form` names no encoding and the first non-ASCII line is not
-    UTF-8, the file has a different encoding, which is an error.
+    A line that cannot be decoded is rejected. However, if `form` sets no encoding and the first non-ASCII line is not
+    UTF-8, an error is raised, because the complete file has a different encoding.
 
     Args:
-        stream: open for reading bytes.
-        name: the file's name in errors.
+        stream: a binary stream open for reading.
+        name: the file's name in error messages.
         form: the layout.
     """
 
@@ -143,7 +143,7 @@ class LinesReader(Reader):
         self.stream.close()
 
     def lines(self, ends: bool = False) -> Iterator[tuple[int, str, str | None]]:
-        """Yield line number, line and problem; bytes that cannot be decoded become lone surrogates."""
+        """Yield (number, line, problem); undecodable bytes become lone surrogates."""
         number, seekable = 0, self.source.seekable()
         try:
             for number, line in enumerate(self.stream, 1):
@@ -161,7 +161,7 @@ class LinesReader(Reader):
             return None
         wrong = f"is not {self.encoding.upper()}: byte 0x{ord(bad[0]) - 0xDC00:02x} at character {bad.start()}"
         if not self.certain:
-            raise DataError(f"{self.name} {wrong} of line {number}: pass encoding=, such as cp1252")
+            raise DataError(f"{self.name} {wrong} of line {number}: pass its encoding=, such as cp1252")
         return wrong
 
     def __iter__(self) -> Iterator[Record]:
@@ -170,12 +170,12 @@ class LinesReader(Reader):
 
 
 class JsonLinesReader(LinesReader):
-    """A JSON object, or a JSON string, per line."""
+    """One JSON object or JSON string per line."""
 
     needed: Sequence[str] = ()
 
     def need(self, field: str | None, keep: Sequence[str] = ()) -> None:
-        """Set the field of the texts and kept fields, each of which an object must have."""
+        """Set the text field and the kept fields; it is an error if no object has them."""
         self.field, self.needed = field or TEXT, [*([field] if field else []), *keep]
         self.kinds = dict.fromkeys(keep, "json")
 
@@ -216,14 +216,14 @@ Row = tuple[int, list[str] | None, str]
 
 
 class CsvReader(LinesReader):
-    """A table with cells as in RFC 4180 and a header.
+    """A table with a header, and cells quoted as in RFC 4180.
 
-    Without a delimiter in `form`, it is `default`, or a comma, semicolon or tab if the header lacks `default`.
+    If `form` sets no delimiter, it is `default`, or a comma, semicolon or tab if the header lacks `default`.
 
     Args:
         stream, name, form: see `LinesReader`.
-        default: the usual delimiter of such a file.
-        tell: receives the delimiter if it is not the usual one.
+        default: the usual delimiter for the file's extension.
+        tell: receives a message if the delimiter is not `default`.
 
     Raises:
         DataError: the header cannot be read.
@@ -272,12 +272,12 @@ class CsvReader(LinesReader):
             except StopIteration:
                 return
             except csv.Error as e:
-                lost = f", and lines {start} to {reader.line_num} are lost" if reader.line_num > start else ""
-                problems.append(f"is not CSV: {e}: close its quotes, and double quotes inside quotes{lost}")
+                lost = f"; lines {start} to {reader.line_num} are skipped" if reader.line_num > start else ""
+                problems.append(f"is not CSV: {e}: close each quote, and double quotes inside quoted cells{lost}")
             yield start, None if problems else cells, "; ".join(problems)
 
     def _header(self) -> list[str]:
-        """Name the columns: by the cells of the first row, or by numbers from 1."""
+        """Return the column names: the cells of the first row, or numbers from 1 if there is no header."""
         first = next(self.rows, None)
         if first is None:
             return []
@@ -302,7 +302,7 @@ class CsvReader(LinesReader):
 
 
 class ParquetReader(Reader):
-    """The columns of a .parquet file, of any type.
+    """A .parquet file with columns of any type.
 
     Raises:
         DataError: the file is not a .parquet file.
@@ -316,7 +316,7 @@ class ParquetReader(Reader):
         try:
             self.file = pq.ParquetFile(path)
         except self.damage as e:
-            raise DataError(f"{path} is not a parquet file: {first_line(e)}") from None
+            raise DataError(f"{path} is not a .parquet file: {first_line(e)}") from None
         self.total, self.columns = self.file.metadata.num_rows, list(self.file.schema_arrow.names)
 
     def kind(self, column: str) -> Any:
@@ -324,11 +324,11 @@ class ParquetReader(Reader):
         return self.file.schema_arrow.field(column).type
 
     def read_only(self, field: str, keep: Sequence[str]) -> None:
-        """Read only the column of the texts, which must be strings, and kept columns."""
+        """Read only the text column, which must hold strings, and the kept columns."""
         kind = self.kind(field)
         value = kind.value_type if self.is_dictionary(kind) else kind
         if str(value) not in ("string", "large_string", "string_view", "null"):
-            raise DataError(f"column {field!r} of {self.name} holds {kind}: choose a column of strings")
+            raise DataError(f"column {field!r} of {self.name} holds {kind}: choose a string column")
         self.columns = list(dict.fromkeys([field, *keep]))
 
     def __iter__(self) -> Iterator[Record]:
@@ -351,7 +351,7 @@ def first_line(error: BaseException) -> str:
 
 
 def value_of(scalar: Any) -> Any:
-    """Convert an Arrow value to Python; a time in nanoseconds, which needs pandas, becomes an integer."""
+    """Convert an Arrow value to Python; a nanosecond time, which would need pandas, becomes an integer."""
     try:
         return scalar.as_py()
     except ValueError:
@@ -371,13 +371,13 @@ def open_texts(
     """Open a file of texts.
 
     Args:
-        path: the file; None reads the standard input.
-        stdin: the standard input, as bytes.
-        kind: one of `FORMATS`; None = by extension, or "txt" for the standard input.
+        path: the file; None reads standard input.
+        stdin: standard input, as a binary stream.
+        kind: one of `FORMATS`; None = by extension, or "txt" for standard input.
         field: the column or field that holds the texts; None = "text", or a table's only column.
-        keep: more columns to read.
+        keep: additional columns to read.
         form: the layout.
-        tell: receives a message for each choice that the reader makes.
+        tell: receives a message about each choice that the reader makes.
 
     Raises:
         MissingDataset: the file does not exist.
@@ -386,9 +386,9 @@ def open_texts(
     if path is not None:
         check_file(path)
     kind = kind or ("txt" if path is None else _kind(path, FORMATS))
-    name = "the standard input" if path is None else str(path)
+    name = "standard input" if path is None else str(path)
     if kind == "txt" and (field is not None or keep):
-        raise DataError(f"{name} is a text file: it has no column {field or keep[0]!r}")
+        raise DataError(f"{name} is plain text: it has no column {field or keep[0]!r}")
     reader = _reader(stdin if path is None else path, name, kind, form, tell)
     if isinstance(reader, JsonLinesReader):
         reader.need(field or TEXT, keep)
@@ -398,7 +398,7 @@ def open_texts(
         if isinstance(reader, ParquetReader):
             reader.read_only(reader.field, keep)
         elif form.header and field is None and reader.columns and only != TEXT:
-            tell(f"{name}: {only[:60]!r} is taken as the header, not as a text")
+            tell(f"{name}: {only[:60]!r} is read as the header, not as a text")
     return reader
 
 
@@ -411,13 +411,13 @@ def open_rows(
     form: FileForm = USUAL_FORM,
     tell: Callable[[str], object] = warn,
 ) -> Reader:
-    """Open a file of rows with all their fields; see `open_texts` for further arguments and errors.
+    """Open a file of rows with all their fields; see `open_texts` for the other arguments and errors.
 
     Args:
         path: the file.
         field: a required column, or None.
         kind: one of `TABLES`; None = by extension.
-        keep: more required columns.
+        keep: additional required columns.
     """
     check_file(path)
     reader = _reader(path, str(path), kind or _kind(path, TABLES), form, tell)
@@ -429,10 +429,10 @@ def open_rows(
 
 
 def _reader(source: Path | BinaryIO, name: str, kind: str, form: FileForm, tell: Callable[[str], object]) -> Reader:
-    """Open a file of a format."""
+    """Open a file in the format `kind`."""
     if kind == "parquet":
         if not isinstance(source, Path):
-            raise DataError("a parquet file cannot be read from the standard input: pass its path")
+            raise DataError("a .parquet file cannot be read from standard input: pass its path")
         return ParquetReader(source)
     stream = _opened(source) if isinstance(source, Path) else source
     reader: LinesReader
@@ -448,7 +448,7 @@ def _reader(source: Path | BinaryIO, name: str, kind: str, form: FileForm, tell:
 
 
 def _need(reader: CsvReader | ParquetReader, field: str | None, keep: Sequence[str]) -> None:
-    """Set the column of the texts; raise a DataError if a column is missing or appears twice."""
+    """Set the text column; raise a DataError if a column is missing or appears twice."""
     columns = reader.columns
     if twice := [column for column in dict.fromkeys(columns) if column and columns.count(column) > 1]:
         raise DataError(f"{reader.name} has two columns named {', '.join(map(repr, twice))}: rename one")
@@ -491,7 +491,7 @@ def check_encoding(name: str) -> str:
 
 
 def format_of(path: Path) -> str:
-    """The format in a file's name, in lower case; "" if the name has no extension.
+    """The format that a file's extension names, in lower case; "" if there is no extension.
 
     >>> format_of(Path("a.jsonl")), format_of(Path("A.CSV.GZ"))
     ('jsonl', 'csv')

@@ -1,6 +1,6 @@
-"""Load an encoder from a model or from a folder of sentence-transformers, LLM2Vec, AnglE or GritLM.
+"""Load an encoder from a model, or from a sentence-transformers, LLM2Vec, AnglE or GritLM folder.
 
-Each setting of a folder that changes vectors is applied, or refused by name.
+Each setting in a folder that changes vectors is either applied or rejected with an error that names it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from ..text.layout import Layout
 logger = logging.getLogger(__name__)
 
 CONFIG = "afterword.json"
-"""The configuration of Afterword's module, with the method."""
+"""The configuration file of Afterword's module, which holds the method."""
 
 FITTED = "afterword.safetensors"
 """The file of the fitted token weights."""
@@ -44,7 +44,7 @@ OURS = "afterword.st.Afterword"
 FLOW = "afterword.st.Flow"
 
 LIBRARY = "sentence_transformers.models."
-"""The import path of modules that works in every version of sentence-transformers."""
+"""The module import path that works in every version of sentence-transformers."""
 
 POOLINGS = {"cls": "cls", "mean": "mean", "lasttoken": "last", "weightedmean": "weighted"}
 
@@ -56,10 +56,10 @@ LEGACY = {
     "pooling_mode_weightedmean_tokens": "weightedmean",
     "pooling_mode_lasttoken": "lasttoken",
 }
-"""The names of the pooling modes before sentence-transformers 5.4."""
+"""The pooling settings used before sentence-transformers 5.4, with the modes that replaced them."""
 
 PLAIN_TEXT = {"text": {"method": "forward", "method_output_name": "last_hidden_state"}}
-"""The modality_config of a Transformer module for texts only."""
+"""The modality_config of a text-only Transformer module."""
 
 HARMLESS = {"dtype", "torch_dtype", "attn_implementation", "trust_remote_code", "add_pooling_layer"}
 """Model arguments that change vectors by no more than rounding."""
@@ -75,7 +75,7 @@ POOLS = {
     },
     ANGLE: {"avg": "mean", "last": "last", "cls": "cls"},
 }
-"""Afterword's names for the poolings of these folders."""
+"""Afterword's names for the pooling modes in LLM2Vec and AnglE folders."""
 LLAMA3, INST, QWEN = "meta-llama/Meta-Llama-3-8B", "[INST] {text} [/INST]", "<|im_start|>user\n{text}<|im_end|>"
 FORMATS = {
     f"{LLAMA3}-Instruct": "<|start_header_id|>user<|end_header_id|>\n\n{text}<|eot_id|>",
@@ -85,10 +85,10 @@ FORMATS = {
     "Qwen/Qwen2-1.5B-Instruct": QWEN,
     "Qwen/Qwen2-7B-Instruct": QWEN,
 }
-"""The text that LLM2Vec writes around texts for these base models (prepare_for_tokenization; Llama and Mistral by
+"""The templates that LLM2Vec puts around texts for these base models (prepare_for_tokenization; Llama and Mistral by
 McGill-NLP/llm2vec@020e65f, Gemma and Qwen2 by forks of it)."""
 CLASSES = {f"{kind}{end}" for kind in "Llama Mistral Gemma Gemma2 Qwen2".split() for end in ("BiModel", "EncoderModel")}
-"""The classes of LLM2Vec's models."""
+"""LLM2Vec's model classes."""
 
 
 def read_encoder(
@@ -115,13 +115,13 @@ def read_encoder(
 def read_located(
     source: ModelSource, name: str, method: AnyMethod | None, *, max_length: int | None, **options: Any
 ) -> dict[str, Any]:
-    """Load the fields of an encoder from a located source; `name` is the name that the user typed."""
+    """Load the fields of an encoder from a located source; `name` is the name that the user passed."""
     folder, commit = source.folder()
     if (folder / "modules.json").exists():
         return _read_modules(folder, commit, method, max_length, options)
     foreign = read_foreign(folder)
     base, adapters = base_and_adapters(source, folder)
-    if adapters:  # trusting a folder does not extend to the paths that its files name
+    if adapters:  # trust in a folder does not extend to the paths that its files name
         options |= {"trust_remote_code": False, "adapters": adapters}
     backbone = load_backbone(base, **options)
     if foreign is not None:
@@ -131,7 +131,7 @@ def read_located(
         return {"backbone": backbone, "method": grit, "post": (Normalise(),), "max_length": max_length}
     if method is None:
         better = "method='reba' or method='echo'" if backbone.facts.causal else "method='ditto'"
-        logger.warning("%s names no method: classical mean is used; try %s", name, better, extra={"advice": True})
+        logger.warning("%s does not set a method: using classical mean; try %s", name, better, extra={"advice": True})
     return {"backbone": backbone, "method": method or classical(), "max_length": max_length}
 
 
@@ -143,13 +143,13 @@ def _read_modules(
     backbone = load_backbone(saved.model, **options)
     if saved.library_modules and backbone.tokenizer.hf.truncation_side == "left":
         raise ModelError(
-            f"{folder} truncates long texts at their start (truncation_side 'left'), which is not supported: set it to "
+            f"{folder} truncates long texts at the start (truncation_side 'left'), which is not supported: set it to "
             "'right' in tokenizer_config.json"
         )
     if saved.library_modules and method is None and is_inside(backbone.model):
         raise ModelError(
-            f"{folder} pools the states of this {backbone.facts.kind}'s decoder, and Afterword runs its encoder only: "
-            "choose a method for the encoder's states, such as method='classical'"
+            f"{folder} pools the decoder states of this {backbone.facts.kind}, but Afterword runs only its encoder: "
+            "choose a method for encoder states, such as method='classical'"
         )
     if method is None and saved.library_modules and (grit := gritlm(backbone)):
         saved.method, saved.post = grit, (Normalise(),)
@@ -171,7 +171,7 @@ def _read_modules(
 class SavedEncoder:
     """The content of a sentence-transformers folder, without the model's weights.
 
-    `library_modules`: the folder starts with the library's Transformer and Pooling modules, not with Afterword's.
+    `library_modules`: whether it starts with the library's Transformer and Pooling modules, not with Afterword's.
     """
 
     model: Path
@@ -203,7 +203,7 @@ def read_folder(folder: Path) -> SavedEncoder:
     start = ["Transformer", "Pooling"] if saved.library_modules else ["Afterword"]
     if kinds[: len(start)] != start or {"Afterword", "Transformer", "Pooling"} & set(kinds[len(start) :]):
         raise ModelError(
-            f"{folder}/modules.json lists {', '.join(kinds) or 'nothing'}: only Transformer, Pooling, … is supported"
+            f"{folder}/modules.json lists {', '.join(kinds) or 'nothing'}: it must start with Transformer, Pooling"
         )
     _read_settings(saved, folder / "config_sentence_transformers.json")
     return saved
@@ -229,7 +229,7 @@ def _read_settings(saved: SavedEncoder, path: Path) -> None:
         raise ModelError(f"{path.parent} is a {kind}: only a SentenceTransformer is supported")
     prompts = read.get("prompts") or {}
     if not isinstance(prompts, dict) or not all(isinstance(prompt, str | None) for prompt in prompts.values()):
-        raise ModelError(f"{path}: prompts={prompts!r:.60} is not an object of strings")
+        raise ModelError(f"{path}: prompts={prompts!r:.60} is not a JSON object of strings")
     saved.prompts = {k: v for k, v in prompts.items() if v}
     if {"passage", "corpus"} & set(saved.prompts):
         saved.prompts.setdefault("document", "")  # sentence-transformers prefers its empty default to those two
@@ -246,7 +246,7 @@ def _read_settings(saved: SavedEncoder, path: Path) -> None:
 def with_document_prompt(prompts: dict[str, str] | None) -> dict[str, str]:
     """Drop empty prompts, and store the prompt for documents under the name "document".
 
-    Every SentenceTransformer has a prompt "document", empty by default, which hides "passage".
+    Every SentenceTransformer has a "document" prompt, empty by default, which takes precedence over "passage".
 
     >>> with_document_prompt({"passage": "p: ", "query": ""})
     {'passage': 'p: ', 'document': 'p: '}
@@ -263,7 +263,7 @@ def read_ours(path: Path) -> tuple[AnyMethod, int | None]:
     try:
         method = from_json(config["method"])
     except KeyError:
-        raise ModelError(f"{path / CONFIG} names no method") from None
+        raise ModelError(f"{path / CONFIG} does not set a method") from None
     except MethodError as e:
         raise ModelError(f"{path / CONFIG}: {e}") from None
     methods = tuple(_with_table(member, name, path) for name, member in by_table(method).items())
@@ -272,12 +272,12 @@ def read_ours(path: Path) -> tuple[AnyMethod, int | None]:
 
 
 def by_table(method: AnyMethod) -> dict[str, Method]:
-    """The members of a method, by the names of their tables of token weights in a file."""
+    """A method's members, keyed by the names of their token-weight tables in a file."""
     return {f"table.{i}" if isinstance(method, Ensemble) else "table": m for i, m in enumerate(method.members)}
 
 
 def _with_table(method: Method, name: str, path: Path) -> Method:
-    """Add the token weights to a method that is fitted to texts."""
+    """Add the saved token weights to a method that was fitted to texts."""
     if not isinstance(method.weigh, ByToken):
         return method
     tensors = _tensors(path / FITTED)
@@ -301,9 +301,11 @@ def _read_transformer(saved: SavedEncoder, path: Path) -> None:
     read = read_json(config, dict)
     saved.max_length = read.get("max_seq_length")
     if read.get("do_lower_case"):
-        raise ModelError(f"{config} lower-cases texts before the tokenizer (do_lower_case): lower-case them yourself")
+        raise ModelError(
+            f"{config} sets do_lower_case, which is not supported: unset it, and lower-case texts yourself"
+        )
     if setting := _unsupported(read):
-        raise ModelError(f"{config} sets {setting}, which is not supported: load the bare model with a method")
+        raise ModelError(f"{config} sets {setting}, which is not supported: load the base model with a method")
 
 
 def _unsupported(read: dict[str, Any]) -> str | None:
@@ -327,8 +329,8 @@ def _read_pooling(saved: SavedEncoder, path: Path) -> None:
     mode = config.get("pooling_mode", [name for key, name in LEGACY.items() if config.get(key)] or "mean")
     modes = mode if isinstance(mode, list) else [mode]
     if len(modes) != 1 or not isinstance(modes[0], str) or modes[0] not in POOLINGS:
-        pooled = " and ".join(map(str, modes)) or "nothing"
-        raise ModelError(f"{path} pools by {pooled}: only one of {', '.join(POOLINGS)} is supported")
+        pooled = " and ".join(map(str, modes)) or "no"
+        raise ModelError(f"{path} uses {pooled} pooling: only one of {', '.join(POOLINGS)} is supported")
     saved.method = classical(POOLINGS[modes[0]])  # type: ignore[arg-type]
     if config.get("include_prompt") is False:
         if modes[0] == "weightedmean":
@@ -355,7 +357,7 @@ def _read_dense(saved: SavedEncoder, path: Path) -> None:
         raise ModelError(f"{path} adds its input to its output (use_residual), which is not supported")
     activation = str(config.get("activation_function", "torch.nn.modules.activation.Tanh"))
     if not activation.startswith("torch."):
-        raise ModelError(f"{path} has the activation {activation!r}: only torch's are supported")
+        raise ModelError(f"{path} has the activation {activation!r}: only torch activations are supported")
     tensors = _tensors(path / "model.safetensors")
     if "linear.weight" not in tensors or bool(config.get("bias", True)) != ("linear.bias" in tensors):
         raise ModelError(f"{path}/model.safetensors holds {', '.join(tensors) or 'nothing'}: a tensor is missing")
@@ -371,7 +373,7 @@ def read_flow(path: Path) -> FittedFlow:
     try:
         net = Glow(**config)
         net.load_state_dict(_tensors(path / "model.safetensors"))
-    except (TypeError, ValueError, RuntimeError) as e:  # unknown options, or tensors of other names or shapes
+    except (TypeError, ValueError, RuntimeError) as e:  # unknown options, or tensors with unexpected names or shapes
         raise ModelError(f"{path} is not a saved flow: {str(e).splitlines()[0]}") from None
     return FittedFlow(net.eval().requires_grad_(False))
 
@@ -398,9 +400,9 @@ READERS = {
 
 
 def read_foreign(folder: Path) -> tuple[str, dict[str, Any]] | None:
-    """Find the file of LLM2Vec or AnglE in a folder, and its settings; None for a different folder.
+    """Return the name and content of an LLM2Vec or AnglE folder's settings file; None for other folders.
 
-    Without its file, a folder of LLM2Vec is recognised by the classes in its configurations.
+    An LLM2Vec folder without that file is recognised by the classes in its configuration files.
     """
     names = (LLM2VEC, ANGLE, MODEL_CONFIG, ADAPTER)
     read = {name: read_json(folder / name, dict) for name in names if (folder / name).exists()}
@@ -412,7 +414,7 @@ def read_foreign(folder: Path) -> tuple[str, dict[str, Any]] | None:
 
 
 def foreign_method(file: str, settings: dict[str, Any], backbone: Backbone) -> Method:
-    """Make the method of a folder from the settings in `file`, which is `LLM2VEC` or `ANGLE`."""
+    """Make a folder's method from the settings in `file`, which is `LLM2VEC` or `ANGLE`."""
     key, default = ("pooling_mode", "mean") if file == LLM2VEC else ("pooling_strategy", "cls")
     pooling, layers = settings.get(key, default), backbone.facts.layers
     if pooling not in POOLS[file]:
@@ -431,8 +433,8 @@ def foreign_method(file: str, settings: dict[str, Any], backbone: Backbone) -> M
 def gritlm(backbone: Backbone) -> Method | None:
     """Make the method of a GritLM model (ContextualAI/gritlm@134d8b4), or None for a different model.
 
-    The name of the modelling file, which identifies the model, leaves the configuration: a saved encoder keeps its
-    method.
+    The modelling file's name, which identifies the model, is removed from the configuration, so that a saved encoder
+    keeps its method.
     """
     config: Any = backbone.model.config
     if "gritlm" not in str(getattr(config, "auto_map", None)).lower():
@@ -443,7 +445,7 @@ def gritlm(backbone: Backbone) -> Method | None:
 
 
 def _around(backbone: Backbone, pooling: str) -> str:
-    """Find LLM2Vec's template for the base model, whose name may stand in the configuration of a copy."""
+    """Find LLM2Vec's template for the base model; a local copy is identified by the name in its configuration."""
     name = str(backbone.model.name_or_path)
     if (Path(name) / MODEL_CONFIG).exists():
         name = str(read_json(Path(name) / MODEL_CONFIG, dict).get("_name_or_path") or name)
@@ -456,10 +458,10 @@ def _around(backbone: Backbone, pooling: str) -> str:
 
 
 def _bidirectional(layers: int) -> int:
-    """Count the last layers that BiLLM makes bidirectional: its environment variable names the first, 0 by default."""
+    """Count the last layers that BiLLM makes bidirectional; its environment variable sets the first (default 0)."""
     first = os.environ.get(START)
     if first is None:
-        logger.warning("%s: all layers are bidirectional, as is BiLLM's default; set %s to change it", ANGLE, START)
+        logger.warning("%s: all layers are bidirectional, as by default in BiLLM; set %s to change this", ANGLE, START)
         return layers
     if not re.fullmatch(r"-?\d+", first):
         raise ModelError(f"{START}={first!r}: set the number of the first bidirectional layer, from 0")

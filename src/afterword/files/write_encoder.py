@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
 WEIGHTS = "model.safetensors"
 NAMES: dict[type[Post], str] = {Normalise: "Normalize", FittedFlow: "Flow"}
-"""Steps whose module and class have different names."""
+"""Steps whose sentence-transformers module has a different name than their class."""
 
 
 def fits_library_modules(encoder: Encoder) -> bool:
     """Whether sentence-transformers' Transformer and Pooling modules give the same vectors as the encoder.
 
-    True for the mean, the weighted mean, the last and the first token of the last hidden states, special tokens
-    included, if the tokenizer has a padding token and the model has no decoder.
+    True for mean, weighted mean, last and first token pooling of the last hidden states, including special tokens, if
+    the tokenizer has a padding token and the model has no decoder.
     """
     method, hf = encoder.method, encoder.backbone.tokenizer.hf
     pads = hf.pad_token is not None or hf.eos_token is not None
@@ -77,7 +77,7 @@ def _write(encoder: Encoder, folder: Path) -> None:
     config |= {} if encoder.revision is None else {"revision": encoder.revision}
     _dump(folder / "config_sentence_transformers.json", config)
     rows = [{"idx": i, "name": str(i), "path": path, "type": kind} for i, (path, kind) in enumerate(modules)]
-    _dump(folder / "modules.json", rows)  # last: without it sentence-transformers does not open the folder
+    _dump(folder / "modules.json", rows)  # written last: without it, sentence-transformers does not open the folder
 
 
 def module_steps(encoder: Encoder) -> tuple[list[Post], int | None]:
@@ -100,7 +100,7 @@ def module_steps(encoder: Encoder) -> tuple[list[Post], int | None]:
 
 
 def _padding(tokenizer: Any) -> Any:
-    """Copy a tokenizer, and let it pad after the text, as sentence-transformers' modules need it."""
+    """Copy a tokenizer and make it pad and truncate on the right, as sentence-transformers' modules require."""
     tokenizer = copy.deepcopy(tokenizer)
     tokenizer.padding_side = tokenizer.truncation_side = "right"
     if tokenizer.pad_token is None:

@@ -1,4 +1,4 @@
-"""Embed files of texts into files of vectors, so that a run that was killed can be resumed."""
+"""Embed files of texts into files of vectors, in runs that can be resumed after a crash."""
 
 from collections.abc import Mapping
 from importlib import import_module
@@ -8,8 +8,8 @@ PLACES = {"Job": ".job", "embed_files": ".run"}
 __all__ = ["Job", "Listener", "embed_files"]
 
 JOB = "job.json"
-ROW, ID, PROBLEM = "row", "id", "problem"  # columns of a shard; `problem` is why a row has no vector
-VECTOR = "vector"  # the column of the vectors, if there is only one
+ROW, ID, PROBLEM = "row", "id", "problem"  # columns of a shard; `problem` says why a row has no vector
+VECTOR = "vector"  # the name of the vector column if there is only one
 CHUNK_COLUMNS = {"text": "text", "line": "number", "chunk": "number", "start": "number", "end": "number"}
 WORD_COLUMNS = {"line": "number", "text": "text", "word": "text", "start": "number", "end": "number"}
 
@@ -18,17 +18,17 @@ class Listener:
     """Progress callbacks of a run, called in the caller's thread: override the ones you need."""
 
     def begin(self, rows: int, before: Any) -> None:
-        """Receive the number of rows of the job and the `JobResult` of earlier runs, once."""
+        """Receive, once, the job's number of rows and the `JobResult` of earlier runs."""
 
     def more(self, rows: float) -> None:
         """Receive the number of rows embedded since the last call."""
 
     def done(self, number: int, counts: Mapping[str, int]) -> None:
-        """Receive the number of a finished shard and its `shard.Counts`."""
+        """Receive a finished shard's number and its `shard.Counts`."""
 
 
 def __getattr__(name: str) -> Any:
-    """Import a name when it is first used: some need torch."""
+    """Import a name on first use, because some need torch."""
     if name in PLACES:
         return getattr(import_module(PLACES[name], __name__), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

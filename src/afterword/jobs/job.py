@@ -1,6 +1,6 @@
 """A job: a folder of shards made from files of texts. A shard is done if and only if its file exists.
 
-Shards and batches depend on the input alone, so a resumed job has the bytes of an uninterrupted one.
+Shards and batches depend only on the input, so a resumed job gives the same bytes as an uninterrupted one.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 SHARDS, REJECTS, LOCK = "shards", "rejects.jsonl", "lock"
 INPUT, JOINED = "input", "joined"  # files of the hidden job of an output file
-SHARD_ROWS = 1024  # what two cores embed in about 20 s with a model of the size of MiniLM to BERT-base
-TEMPORARY = ".afterword-*.tmp"  # what a run that was killed has left
+SHARD_ROWS = 1024  # about 20 s on two cores for models between MiniLM and BERT-base in size
+TEMPORARY = ".afterword-*.tmp"  # left behind by a killed run
 
 
 @dataclass(frozen=True)
@@ -45,8 +45,8 @@ class JobResult:
     """The progress of a job.
 
     Attributes:
-        rows, rejected: the number of rows in finished shards, and of those without a vector.
-        shards, complete: the number of finished shards, and whether these are all.
+        rows, rejected: the number of rows in finished shards, and how many of them have no vector.
+        shards, complete: the number of finished shards, and whether all are finished.
         unknown: the number of texts whose words are mostly unknown to the model.
     """
 
@@ -58,7 +58,7 @@ class JobResult:
 
 
 class Job:
-    """A folder of shards: `Job.open` reads one, `Job.create` begins or resumes one. ``begun`` is the job.json."""
+    """A folder of shards: `Job.create` starts or resumes a job, `Job.open` reads one. ``begun`` is its job.json."""
 
     def __init__(self, folder: Path, begun: dict[str, Any]) -> None:
         self.folder, self.begun = folder, begun
@@ -67,26 +67,28 @@ class Job:
 
     @classmethod
     def open(cls, folder: str | Path) -> Job:
-        """Open a job to read it; raises a JobError if the folder does not hold one."""
+        """Open a job for reading; raise a JobError if the folder does not hold one."""
         folder = Path(folder)
         try:
             return cls(folder, json.loads((folder / JOB).read_bytes()))
         except (FileNotFoundError, NotADirectoryError):
-            raise JobError(f"{folder} is not a job: {JOB} is missing; `embed -o {folder}/` begins one") from None
+            raise JobError(
+                f"{folder} is not a job folder: {JOB} is missing; start one with `embed -o {folder}/`"
+            ) from None
         except (OSError, ValueError, KeyError, TypeError) as e:
             raise JobError(f"{folder / JOB} cannot be read ({e}): embed into a new folder") from None
 
     @classmethod
     def create(cls, worker: ShardWorker, shard_rows: int = SHARD_ROWS, *, overwrite: bool = False) -> Job:
-        """Begin a job, or resume the same one.
+        """Start a job, or resume it if the folder already holds it.
 
         Args:
-            worker: what embeds its shards.
-            shard_rows: the most rows of a shard.
+            worker: embeds the shards.
+            shard_rows: maximum number of rows per shard.
             overwrite: remove a job with different settings or inputs.
 
         Raises:
-            JobError: the folder holds a different job, or the input has changed; the first difference is named.
+            JobError: the folder holds a different job, or the input has changed; it names the first difference.
             DataError: another process is writing the job, the folder holds other files, or a file cannot be read.
         """
         folder, settings = worker.folder, {**worker.settings(), "shard_rows": shard_rows}
@@ -115,19 +117,19 @@ class Job:
         return cls(folder, begun)
 
     def _check(self, worker: ShardWorker, settings: Mapping[str, Any], overwrite: bool) -> None:
-        """Raise a JobError if a setting or an input differs, or the model where no run would compare it."""
+        """Raise a JobError if a setting or input differs; compare the model too if no run will do so."""
         check_same(self.folder, self.begun["settings"], settings)
         for before, file in zip(self.begun["inputs"], worker.inputs_now(), strict=True):
             if before != file:
                 raise JobError(
-                    f"{file['file']} has changed since {self.folder} was begun (from {before['size']:,} bytes to "
+                    f"{file['file']} has changed since {self.folder} was started (from {before['size']:,} bytes to "
                     f"{file['size']:,}; the contents differ): restore it, or pass overwrite=True to start again"
                 )
         if self.complete or (overwrite and self.parts()):
             worker.start()
 
     def result(self) -> JobResult:
-        """Count what is done."""
+        """Count the finished shards and their rows."""
         import pyarrow.parquet as pq
 
         shards = shards_in(self.folder)
@@ -143,29 +145,29 @@ class Job:
 
     @property
     def id(self) -> str | None:
-        """The input column that the shards hold as "id"."""
+        """The input column that the shards store as "id", or None."""
         name: str | None = self.begun["settings"].get("id")
         return name
 
     def parts(self) -> list[Path]:
-        """The .parquet files of the finished shards, in the order of the input."""
+        """The .parquet files of the finished shards, in input order."""
         return list(shards_in(self.folder).values())
 
     def missing(self) -> list[int]:
-        """The numbers of the shards that are not done."""
+        """The numbers of the unfinished shards."""
         done = shards_in(self.folder)
         return [number for number in range(len(self.plan)) if number not in done]
 
     @property
     def infos(self) -> dict[str, VectorsInfo]:
-        """The encoder of each column of vectors, from the first shard."""
+        """The origin of each vector column, read from the first shard."""
         return read_info(next(iter(self.parts()), shard_file(self.folder, 0)))
 
     def read(self, columns: Sequence[str] | None = None) -> Any:
-        """Return a `pyarrow.RecordBatchReader` over the finished shards, in the order of the input.
+        """Return a `pyarrow.RecordBatchReader` over the finished shards, in input order.
 
         Args:
-            columns: the columns to read; None = all. A row without a vector has null there.
+            columns: the columns to read; None = all. The vector of a rejected row is null.
 
         Raises:
             JobError: no shard is finished, or a column does not exist.
@@ -174,12 +176,12 @@ class Job:
         import pyarrow.parquet as pq
 
         if not self.parts():
-            raise JobError(f"{self.folder} has no finished shard yet: run its command")
+            raise JobError(f"{self.folder} has no finished shards yet: run the job first")
         schema = pq.read_schema(self.parts()[0])
         if columns is not None:
             wrong = next((name for name in columns if name not in schema.names), None)
             if wrong is not None:
-                raise JobError(f"column {wrong!r} is not in {self.folder}: it has {', '.join(schema.names)}")
+                raise JobError(f"{self.folder} has no column {wrong!r}: choose one of {', '.join(schema.names)}")
             schema = pa.schema([schema.field(name) for name in columns], schema.metadata)
 
         def batches() -> Iterator[Any]:
@@ -192,13 +194,13 @@ class Job:
     def rejects(self) -> Iterator[dict[str, Any]]:
         """Yield the row, line and reason of each row without a vector."""
         for batch in self.read([ROW, PROBLEM]) if self.parts() else ():
-            for found in batch.filter(batch[PROBLEM].is_valid()).to_pylist():
-                yield {"row": found[ROW], **found[PROBLEM]}
+            for rejected in batch.filter(batch[PROBLEM].is_valid()).to_pylist():
+                yield {"row": rejected[ROW], **rejected[PROBLEM]}
 
     def wrong_ids(self) -> str:
-        """Describe how many ids are missing or repeated; "" if there are none.
+        """Describe how many ids are missing or repeated; "" if none are.
 
-        Rejected rows do not count, and the chunks of a row count once.
+        Rejected rows are not counted, and the chunks of a row count once.
         """
         import pyarrow as pa
         import pyarrow.compute as pc
@@ -211,40 +213,40 @@ class Job:
         return ", ".join(f"{plural(n, 'row')} {'has' if n == 1 else 'have'} {what}" for what, n in counts.items() if n)
 
     def kept(self) -> str:
-        """What is kept if a run ends now, and how to resume; "" if no row is done."""
+        """Say how many rows an interrupted run keeps, and how to resume it; "" if there are none."""
         rows = sum(self.plan[number].rows for number in shards_in(self.folder))
         return f"{plural(rows, 'row')} kept in {self.folder}; run the same command again to resume" if rows else ""
 
 
 def shard_file(folder: Path, number: int) -> Path:
-    """The file of a shard, which exists once the shard is done."""
+    """The path of a shard's file, which exists once the shard is done."""
     return folder / SHARDS / f"{number:06}.parquet"
 
 
 def shards_in(folder: Path) -> dict[int, Path]:
-    """Find the files of the finished shards of a job, by ascending number."""
+    """Find a job's finished shard files, keyed by shard number in ascending order."""
     return {int(path.stem): path for path in sorted((folder / SHARDS).glob("[0-9]*.parquet"))}
 
 
 def check_foreign(folder: Path) -> None:
-    """Raise a DataError if the path holds files that an unfinished start of a job does not leave."""
+    """Raise a DataError if the path holds anything but the traces of a job without finished shards."""
     ours = {JOB, LOCK, SHARDS, INPUT, JOINED, *(path.name for path in folder.glob(TEMPORARY))}
     if folder.exists() and (not folder.is_dir() or shards_in(folder) or {p.name for p in folder.iterdir()} - ours):
-        raise DataError(f"{folder} was not made by Afterword: choose the name of a new folder")
+        raise DataError(f"{folder} was not made by Afterword: choose a new folder")
 
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Lock a job's folder, also twice in one thread; raise a DataError if another process holds the lock."""
+    """Lock a job folder (reentrant); raise a DataError if another process holds the lock."""
     try:
         with FileLock(folder / LOCK, timeout=0, is_singleton=True):
             yield
     except Timeout:
-        raise DataError(f"another process is writing {folder}: wait for it") from None
+        raise DataError(f"another process is writing to {folder}: wait until it has finished") from None
 
 
 def cut(inputs: Inputs, rows: int) -> list[Shard]:
-    """Cut the input into one or more shards of at most ``rows`` rows, or fewer if texts are long."""
+    """Split the input into at least one shard of at most ``rows`` rows, or fewer if texts are long."""
     shards: list[Shard] = []
     row = 0
     for file in range(len(inputs.files)):
@@ -257,26 +259,26 @@ def cut(inputs: Inputs, rows: int) -> list[Shard]:
 
 def hashes(files: Sequence[Path]) -> list[dict[str, Any]]:
     """Return the size in bytes and a hash of each file."""
-    found = []
+    hashed = []
     for path in files:
         with path.open("rb") as file:
             digest = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
-        found.append({"file": str(path), "size": path.stat().st_size, "hash": digest})
-    return found
+        hashed.append({"file": str(path), "size": path.stat().st_size, "hash": digest})
+    return hashed
 
 
 def check_same(folder: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    """Raise a JobError that names the first setting in which a job differs from a run."""
+    """Raise a JobError that names the first setting that differs between a job and a new run."""
     for name in dict.fromkeys([*now, *before]):
         old, new = before.get(name), now.get(name)
         if old != new:
             raise JobError(
-                f"{folder} was begun {_with(name, old)} and cannot be resumed {_with(name, new)}: "
+                f"{folder} was started {_with(name, old)} and cannot be resumed {_with(name, new)}: "
                 "pass the same settings, or overwrite=True to start again"
             )
 
 
 def _with(name: str, value: Any) -> str:
-    """A setting in a message: ``with max_length=9``, ``with keep='id,name'``, ``without fit=``."""
+    """Format a setting for a message: ``with max_length=9``, ``with keep='id,name'``, ``without fit=``."""
     value = ",".join(value) if isinstance(value, list) else value
     return f"without {name}=" if value is None else f"with {name}={value!r}"

@@ -1,4 +1,4 @@
-"""Output files: .jsonl, .parquet and .npy, written by a job in the hidden folder ``.OUTPUT.job``; rejected rows."""
+"""Write .jsonl, .parquet and .npy files with a job in the hidden folder ``.OUTPUT.job``, and list rejected rows."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from .rows import Array, Inputs, as_json
 from .stored import to_notes
 
 FORMATS = ("jsonl", "parquet", "npy")
-SHOWN = 10  # rejected rows that are reported if no file lists them
+SHOWN = 10  # maximum number of rejected rows to report if no file lists them
 
 
 def kind_of(path: Path | None) -> str:
-    """The format of an output file, by its extension; "jsonl" for the standard output.
+    """The format of an output file, by its extension; "jsonl" for standard output.
 
     Raises:
         DataError: the extension is unknown.
     """
     kind = "jsonl" if path is None else path.suffix.lower().removeprefix(".")
     if kind not in FORMATS:
-        raise DataError(f"{path} has an unknown format: write a .jsonl, .parquet or .npy file")
+        raise DataError(f"{path} has an unknown format: use a .jsonl, .parquet or .npy file")
     return kind
 
 
@@ -57,18 +57,18 @@ class OutputFile:
         return self.rejects or self.path.with_name(self.path.name + ".rejects.jsonl")
 
     def check(self, inputs: Inputs, vectors: int = 1) -> None:
-        """Check the files before a model is loaded; each row will have this number of vectors.
+        """Check the paths before a model is loaded; ``vectors`` is the number of vectors per row.
 
         Raises:
             DataError: a folder does not exist or is not writable.
             InputError: a file exists, two files are the same, or the format cannot hold the rows.
         """
         if kind_of(self.path) == "npy" and (inputs.keep or vectors > 1):
-            raise InputError(f"{self.path}: an .npy file has one vector a row, without keep=: write .jsonl or .parquet")
+            raise InputError(f"{self.path}: an .npy file holds one vector per row and no keep=: use .jsonl or .parquet")
         files = [self.path, self.listing]
         every = [*files, *inputs.files[:1]]
         if len({path.resolve() for path in every}) < len(every):
-            raise InputError(f"{self.path}: input=, output= and rejects= are different files")
+            raise InputError(f"{self.path}: input=, output= and rejects= must be different files")
         for path in files:
             check_target(path)
             if path in (self.path, self.rejects) and path.exists() and not self.overwrite:
@@ -76,16 +76,16 @@ class OutputFile:
 
 
 def json_lines(columns: Mapping[str, list[Any]], vectors: Mapping[str, Array]) -> bytes:
-    r"""Encode rows as JSON lines; a number reads back as the same float, and a vector of NaN is null.
+    r"""Encode rows as JSON lines: numbers read back as the same floats, and a NaN vector becomes null.
 
     >>> json_lines({"text": ["a"]}, {"vector": np.array([[0.5, 1]], np.float32)})
     b'{"text": "a", "vector": [0.5,1.0]}\n'
     """
     cells = [[json.dumps(value, ensure_ascii=False).encode() for value in values] for values in columns.values()]
     for rows in vectors.values():
-        missing = np.asarray(np.isnan(rows).any(axis=1)).tolist()
-        found = zip(np.ascontiguousarray(rows), missing, strict=True)
-        cells.append([b"null" if gone else orjson.dumps(row, option=orjson.OPT_SERIALIZE_NUMPY) for row, gone in found])
+        nulls = np.asarray(np.isnan(rows).any(axis=1)).tolist()
+        pairs = zip(np.ascontiguousarray(rows), nulls, strict=True)
+        cells.append([b"null" if null else orjson.dumps(row, option=orjson.OPT_SERIALIZE_NUMPY) for row, null in pairs])
     names = [json.dumps(name, ensure_ascii=False).encode() + b": " for name in (*columns, *vectors)]
     lines = (b", ".join(map(bytes.__add__, names, row)) for row in zip(*cells, strict=True))
     return b"".join(b"{" + line + b"}\n" for line in lines)
@@ -99,23 +99,23 @@ def join(job: Job, path: Path, *, overwrite: bool = False) -> int:
 
     Raises:
         JobError: a shard is not done.
-        InputError: the file exists; an .npy file would need several vectors a row.
+        InputError: the file exists; an .npy file would need several vectors per row.
     """
     kind, missing = kind_of(path), job.missing()
     if missing:
-        raise JobError(f"{len(missing)} of {len(job.plan)} shards of {job.folder} are not done: run its command again")
+        raise JobError(f"{len(missing)} of {len(job.plan)} shards of {job.folder} are not done: repeat its command")
     if path.exists() and not overwrite:
         raise InputError(f"{path} exists: choose another name, or pass overwrite=True")
     if kind == "npy" and len(job.infos) > 1:
         raise InputError(
-            f"an .npy file holds one vector a row, and {path} would hold {len(job.infos)}: join to .parquet"
+            f"an .npy file holds one vector per row, but {path} would hold {len(job.infos)}: join to .parquet"
         )
     with atomic_file(path) as file:
         return _write_rows(job, file, kind)
 
 
 def _write_rows(job: Job, file: BinaryIO, kind: str, exact: Sequence[str] = ()) -> int:
-    """Write the rows of all shards to a file and return their number. ``exact`` columns hold JSON."""
+    """Write the rows of all shards to a file and return their number. The columns in ``exact`` hold JSON."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -158,7 +158,7 @@ def _vectors(lists: Any) -> Array:
 
 @contextmanager
 def hidden_folder(output: OutputFile) -> Iterator[Path]:
-    """Create and lock the hidden folder of an output; remove it if no shard is finished at the end."""
+    """Create and lock an output's hidden folder; at the end, remove it if no shard is finished."""
     folder = output.folder
     if not shards_in(folder):
         check_foreign(folder)
@@ -172,7 +172,7 @@ def hidden_folder(output: OutputFile) -> Iterator[Path]:
 
 
 def copy_input(folder: Path, source: BinaryIO | Reader) -> Path:
-    """Copy a stream, or the texts of a command line, to the hidden folder."""
+    """Copy a stream, or texts from the command line, to the hidden folder."""
     with atomic_file(folder / INPUT) as file:
         if isinstance(source, Reader):
             file.writelines(json.dumps(record.fields).encode() + b"\n" for record in source)
@@ -185,7 +185,7 @@ def finish(job: Job, output: OutputFile, kinds: Mapping[str, Any]) -> int:
     """Join the shards into the output, list the rejected rows, remove the hidden folder; return the number of rows.
 
     Raises:
-        DataError: no row has a vector, the disk is full, or a file of that name has appeared.
+        DataError: no row has a vector, the disk is full, or another process has created the output.
     """
     joined = job.folder / JOINED
     try:
@@ -199,12 +199,12 @@ def finish(job: Job, output: OutputFile, kinds: Mapping[str, Any]) -> int:
             if reason is not None:
                 listed.add(row, **reason)
     if not listed.count and output.rejects is None:
-        output.listing.unlink(missing_ok=True)  # of an earlier run
+        output.listing.unlink(missing_ok=True)  # left by an earlier run
     if rows == listed.count > 0:
         shutil.rmtree(job.folder, ignore_errors=True)
     check_some(rows, listed.count, output.listing)
     if output.path.exists() and not output.overwrite:
-        raise DataError(f"{output.path} has appeared since this run began: move it away, or pass overwrite=True")
+        raise DataError(f"{output.path} was created after this run started: rename it, or pass overwrite=True")
     joined.replace(output.path)
     shutil.rmtree(job.folder, ignore_errors=True)
     return rows
@@ -227,7 +227,7 @@ class Rejects:
         return len(self.lines)
 
     def add(self, row: int, line: int | None, reason: str) -> None:
-        """Add a row: its number in the output from 0, its line in the input from 1 if known, and the reason."""
+        """Add a row: its number in the output (from 0), its input line (from 1; None if unknown) and the reason."""
         self.lines.append(json.dumps({"row": row, "line": line, "reason": reason}).encode() + b"\n")
         if self.path is None and self.count <= SHOWN:
             self.tell(f"rejected: line {line}: {reason}")

@@ -1,4 +1,4 @@
-"""How rows become vectors: a model, methods, chunks, and parts that are fitted to texts."""
+"""Turn rows into vectors with a model and methods, optionally with chunks and with parts fitted to texts."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ OPTIONS = (*PROMPTS, "normalize_embeddings", "truncate_dim", "batch_tokens", "on
 
 @dataclass
 class MethodsEmbedder:
-    """Embeds texts, chunks or words with one method or several.
+    """Embeds texts, chunks or words with one or more methods.
 
     Args:
         encoder: an encoder with the first of the methods.
-        methods: one method or more, by name.
+        methods: one or more methods, by name.
         options: options of `Encoder.encode`.
-        condition: the condition of each text that has none.
-        chunking: how texts are split; None = each text is a row.
-        words: whether each row is a word of its text.
+        condition: the condition for texts without their own.
+        chunking: how texts are split; None = they are not.
+        words: whether each row is a word in its text.
     """
 
     encoder: Encoder
@@ -51,14 +51,14 @@ class MethodsEmbedder:
         cls, load: Callable[[AnyMethod | None], Encoder], methods: dict[str, AnyMethod], options: dict[str, Any],
         condition: str | None = None,
     ) -> MethodsEmbedder:  # fmt: skip
-        """Load an encoder with the first of the methods, or with its own method."""
+        """Load an encoder with the first method, or with its own if there are none."""
         encoder = load(next(iter(methods.values()), None))
         return cls(encoder, methods or {VECTOR: encoder.method}, options, condition)
 
     def __call__(
         self, texts: Sequence[str], conditions: Sequence[str] | None = None, done: Progress = lambda _: None
     ) -> dict[str, Array]:
-        """Embed texts: vectors (n, D) by name, NaN for a text without tokens."""
+        """Embed texts; return vectors (n, D) by method name, NaN for a text without tokens."""
         count = len(self.methods)
         options = {**self.options, "on_empty": "nan", "show_progress_bar": lambda vectors: done(vectors / count)}
         if conditions is None and self.condition is not None:
@@ -69,11 +69,11 @@ class MethodsEmbedder:
         return {name: self.encoder.encode(list(texts), conditions=conditions, **options)}
 
     def split(self, items: Iterator[Item]) -> Iterator[Item]:
-        """Split each row into a row per chunk, if chunking is set."""
+        """Split each row into one row per chunk if chunking is set."""
         return items if self.chunking is None else self.chunking.items(items, self)
 
     def encode(self, items: Sequence[Item], done: Progress = lambda _: None) -> dict[str, Array]:
-        """Embed n rows: vectors (n, D) by name."""
+        """Embed n rows; return vectors (n, D) by method name."""
         if self.words and items:
             return self._encode_words(items, done)
         if self.chunking is not None:
@@ -92,7 +92,7 @@ class MethodsEmbedder:
         return {VECTOR: np.concatenate(vectors)}
 
     def columns(self, items: Sequence[Item], kinds: Mapping[str, Any], parquet: bool) -> dict[str, list[Any]]:
-        """Make the columns of n rows that are not vectors; see `rows.kept_columns` for the arguments."""
+        """Make all columns of n rows except the vectors; see `rows.kept_columns` for the arguments."""
         columns: dict[str, list[Any]] = {TEXT: [item.text for item in items]}
         if self.words or self.chunking is not None:
             columns["line"] = [item.line for item in items]
@@ -110,10 +110,10 @@ class MethodsEmbedder:
     def why_nan(self, text: str) -> str:
         """Explain why the vector of a text is NaN or infinite."""
         empty = not self.encoder.backbone.tokenizer.ids([text])[0]
-        return "holds no token that the model knows" if empty else "has a vector that is not finite: try dtype=float32"
+        return "has no token known to the model" if empty else "has a vector that is not finite: try dtype=float32"
 
     def fitted(self, post: str, texts: Sequence[str] | None) -> MethodsEmbedder:
-        """Add post-processing steps, and fit the method and the steps to texts with the prompt."""
+        """Add post-processing steps; if there are texts, fit the method and all steps to them, with the prompt."""
         encoder = replace(self.encoder, post=(*self.encoder.post, *parse_post(post)))
         if texts is None:
             return replace(self, encoder=encoder)
@@ -127,7 +127,7 @@ class MethodsEmbedder:
 
 @dataclass(frozen=True)
 class ChunkPlace:
-    """A chunk's number in its text, from 0, its span in characters, and the text."""
+    """A chunk's number in its text (from 0), its character span, and the text."""
 
     number: int
     span: tuple[int, int]
@@ -140,7 +140,7 @@ class Chunking:
 
     Args:
         unit, tokens: see ``chunks`` and ``tokens`` of `Encoder.encode_chunks`.
-        late: take a chunk's vector from a forward pass of the complete text.
+        late: take chunk vectors from a forward pass over the complete text.
         overlap: see `Encoder.chunk_spans`.
     """
 
@@ -151,7 +151,7 @@ class Chunking:
 
     @classmethod
     def parse(cls, chunk: str, late: bool = False, overlap: int | None = None) -> Chunking:
-        """Parse a spelling: N tokens, sentences, paragraphs, or sentences:N for as many as fit into N tokens.
+        """Parse N (tokens), sentences, paragraphs, or sentences:N for as many sentences as fit into N tokens.
 
         Raises:
             InputError: the spelling is unknown, or cannot be combined with ``overlap``.
@@ -161,13 +161,13 @@ class Chunking:
         """
         form = re.fullmatch(r"(?:(sentences|paragraphs)(?::(?=.))?)?([1-9][0-9]*)?", chunk)
         if form is None or not chunk or (form[1] and form[2] and ":" not in chunk):
-            raise InputError(f"chunk={chunk!r}: write a number of tokens, sentences, paragraphs, or sentences:128")
+            raise InputError(f"chunk={chunk!r}: pass a number of tokens, sentences, paragraphs, or sentences:128")
         if overlap and (form[1] or late or overlap >= int(form[2])):
-            raise InputError(f"overlap={overlap}: it goes with chunk=N tokens, is less than N, and not with late=")
+            raise InputError(f"overlap={overlap}: pass a number below N, together with chunk=N and without late=")
         return cls(form[1], int(form[2]) if form[2] else None, late, overlap or 0)
 
     def items(self, items: Iterable[Item], embedder: MethodsEmbedder) -> Iterator[Item]:
-        """Yield a row for each chunk, and a row with a problem for a text that cannot be split."""
+        """Yield a row for each chunk, or a row with a problem if a text cannot be split."""
         options = {"tokens": self.tokens, "overlap": self.overlap, **{p: embedder.options[p] for p in PROMPTS}}
         encoders = [_with(embedder.encoder, method) for method in embedder.methods.values()]
         for encoder in encoders:
@@ -186,18 +186,18 @@ class Chunking:
                 yield Item(item.line, text[a:b].strip(), None, ChunkPlace(number, (a, b), text), item.kept)
 
     def encode(self, items: Sequence[Item], embedder: MethodsEmbedder, done: Progress) -> dict[str, Array]:
-        """Embed n rows: vectors (n, D) by name; the late chunks of one text share a forward pass."""
+        """Embed n rows; return vectors (n, D) by method name. Late chunks of one text share a forward pass."""
         if not self.late or not items:
             return embedder([item.text or "" for item in items], None, done)
         ((name, method),) = embedder.methods.items()
         options = {option: embedder.options[option] for option in OPTIONS if option != "on_long"}
         encoder = _with(embedder.encoder, method)
         texts = _by_text(items)
-        found = encoder.encode_chunks(
+        encoded = encoder.encode_chunks(
             [chunks[0].beside.text for chunks in texts], [[item.beside.span for item in chunks] for chunks in texts],
             show_progress_bar=_scaled(done, len(items) / len(texts)), **options,
         )  # fmt: skip
-        return {name: np.concatenate([chunks.vectors for chunks in found])}
+        return {name: np.concatenate([chunks.vectors for chunks in encoded])}
 
 
 def _with(encoder: Encoder, method: Any) -> Encoder:
@@ -214,7 +214,7 @@ def _scaled(done: Progress, rows: float) -> Callable[[float], None]:
 
 
 def _word(item: Item) -> str | None:
-    """The word of a row, also if its text does not contain it."""
+    """The word of a row, even if its text does not contain it."""
     if item.problem is None and item.text is not None:
         return item.text[slice(*item.beside)]
     word = item.beside[0] if isinstance(item.beside, list) and item.beside else item.beside
@@ -226,13 +226,13 @@ class Recipe:
     """A picklable description of what makes the vectors of a job.
 
     Args:
-        model, load: the model and further arguments of `Encoder.load`.
-        method: spellings of methods; empty = the model's own method.
+        model, load: the model and other arguments of `Encoder.load`.
+        method: method specifications; empty = the model's own method.
         options: the options of `Encoder.encode` in `OPTIONS`.
         chunk, late, overlap: see `Chunking.parse`; None = texts are not split.
-        post: steps to add to the encoder's, for `post.parse_post`.
+        post: post-processing steps to add, as for `post.parse_post`.
         fit: a file of texts to fit the method and the steps to, or None.
-        words: whether each row is a word of its text.
+        words: whether each row is a word in its text.
     """
 
     model: str

@@ -1,4 +1,4 @@
-"""Rows of the input: read from files, checked one by one, and embedded in windows."""
+"""Read rows from input files, check each one, and embed them in windows."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ WINDOW = 2048  # maximum number of rows that are sorted by length together
 CHARACTERS = 2**24  # approximate maximum number of characters in a window
 
 Array = NDArray[np.floating[Any]]
-Progress = Callable[[float], None]  # called with the number of rows that were embedded since the last call
+Progress = Callable[[float], None]  # called with the number of rows embedded since the last call
 
 
 @dataclass(slots=True)
@@ -39,7 +39,7 @@ class Item:
         text: the text; None if it is missing or is not valid UTF-8.
         problem: why the row has no vector, or None.
         beside: the condition, the span of the word, or the `recipe.ChunkPlace` of the chunk.
-        kept: values of further columns.
+        kept: values of the columns to keep.
     """
 
     line: int
@@ -50,7 +50,7 @@ class Item:
 
 
 def fault(value: object) -> str | None:
-    """Why a value cannot be embedded as a text; None if it can.
+    """Say why a value cannot be embedded as a text, or return None if it can.
 
     >>> fault("fine"), fault(" "), fault(5)
     (None, 'is blank', 'is not a string but a number')
@@ -68,7 +68,7 @@ def fault(value: object) -> str | None:
 
 
 def _writable(value: object) -> bool:
-    """Whether a value can be written as UTF-8, which has no lone surrogates."""
+    """Whether a value can be encoded as UTF-8, which excludes lone surrogates."""
     try:
         json.dumps(value, ensure_ascii=False, default=str).encode()
     except UnicodeEncodeError:
@@ -77,12 +77,12 @@ def _writable(value: object) -> bool:
 
 
 def _row(record: Record, field: str, keep: Sequence[str]) -> Item:
-    """Check the text and the kept values of a record; values that cannot be written become None."""
+    """Check the text and the kept values of a record; values that cannot be encoded become None."""
     if record.fields is None:
         return Item(record.line, None, record.problem)
     value, kept = record.fields.get(field), {name: record.fields.get(name) for name in keep}
     problem = fault(value) if field in record.fields else f"has no field {field!r}"
-    if wrong := [name for name, one in kept.items() if not _writable(one)]:
+    if wrong := [name for name, kept_value in kept.items() if not _writable(kept_value)]:
         kept |= dict.fromkeys(wrong)
         problem = problem or f"{wrong[0]!r} holds a lone surrogate"
     text = value if isinstance(value, str) and _writable(value) else None
@@ -92,7 +92,7 @@ def _row(record: Record, field: str, keep: Sequence[str]) -> Item:
 def items_of(
     reader: Reader, condition: str | None = None, condition_field: str | None = None, keep: Sequence[str] = ()
 ) -> Iterator[Item]:
-    """Yield each row of the input: its text with a condition and kept values, or the reason why it cannot be used."""
+    """Yield each input row with its text, condition and kept values, or with the reason why it cannot be used."""
     for record in reader:
         item = _row(record, reader.field, keep)
         item.beside = condition
@@ -127,7 +127,7 @@ def _word_item(row: Item, word: Any) -> Item:
 
 
 def read_ahead(items: Iterator[Item], rows: int = 100) -> Iterator[Item]:
-    """Read the first rows, to report a wrong column or encoding before a model is loaded."""
+    """Read the first rows now, to report a wrong column or encoding before a model is loaded."""
     first = list(islice(items, rows))
     return chain(first, items)
 
@@ -154,7 +154,7 @@ def as_json(value: Any) -> Any:
 
 
 def as_text(value: Any) -> str | None:
-    """Convert a value for a column of strings: strings and null are kept, other values become JSON."""
+    """Convert a value for a string column: keep strings and null, and encode other values as JSON."""
     value = as_json(value)
     return value if value is None or isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
@@ -182,14 +182,14 @@ class Inputs:
     """The input of a job.
 
     Args:
-        files: .txt, .jsonl, .csv, .tsv or .parquet files, gzipped or not; empty = the standard input.
+        files: .txt, .jsonl, .csv, .tsv or .parquet files, gzipped or not; empty = standard input.
         format: the format of the files; None = by extension.
         field: the field that holds the texts.
-        keep: fields to write next to the vectors.
+        keep: fields to copy to the output.
         delimiter, encoding, no_header: see `FileForm`.
         condition: the condition of every text.
         condition_field: the field that holds each text's condition.
-        words: embed the words of each text instead of the texts.
+        words: embed the words named in each row instead of its text.
     """
 
     files: tuple[Path, ...]
@@ -204,7 +204,7 @@ class Inputs:
     words: bool = False
 
     def open(self, file: int = 0, tell: Callable[[str], object] = lambda _: None) -> Reader:
-        """Open one of the files; ``tell`` receives each unusual choice in reading it."""
+        """Open one of the files; ``tell`` receives messages such as an unusual delimiter."""
         columns = [*self.keep, *([self.condition_field] if self.condition_field else [])]
         form = FileForm(self.delimiter, self.encoding, not self.no_header)
         options: dict[str, Any] = {"keep": columns, "form": form, "tell": tell}
@@ -229,35 +229,35 @@ class Inputs:
             yield from self.items_in(reader)
 
     def kinds(self) -> dict[str, Any]:
-        """Find the type of each kept column; warn of unusual choices in reading the first file."""
+        """Find the type of each kept column; pass on the reader's messages about the first file as warnings."""
         kinds: dict[str, Any] = {}
         for file, path in enumerate(self.files):
             with closing(self.open(file, warn if file == 0 else lambda _: None)) as reader:
                 for name in self.keep:
                     if kinds.setdefault(name, reader.kinds[name]) != reader.kinds[name]:
-                        raise JobError(f"keep={name} has different types in {self.files[0]} and {path}: give it one")
+                        raise JobError(f"keep={name} has different types in {self.files[0]} and {path}: convert one")
         return kinds
 
 
 def files_of(paths: Sequence[Path]) -> tuple[Path, ...]:
-    """List the named files, and the files in named folders that have a known extension, sorted by name."""
+    """List the files and, for each folder, its files with a known extension, sorted by name."""
     files: list[Path] = []
     for path in paths:
         if path.is_dir():
             inside = sorted(file for file in path.iterdir() if file.is_file() and read.format_of(file) in read.FORMATS)
             if not inside:
-                raise JobError(f"{path} holds no .{', .'.join(read.FORMATS)} file")
+                raise JobError(f"{path} contains no .{', .'.join(read.FORMATS)} file")
             files += inside
         else:
             read.check_file(path)
             files.append(path)
     if not files:
-        raise JobError("no file is named: pass one or more")
+        raise JobError("no files given: pass one or more")
     return tuple(dict.fromkeys(files))
 
 
 def texts_to_fit(path: Path) -> tuple[list[str], int]:
-    """Read the texts of a file to fit on; also return the number of its rows without a text."""
+    """Read texts to fit on from a file, and count its rows without a usable text."""
     items = list(Inputs((path,)).items())
     texts = [item.text for item in items if item.text and item.problem is None]
     if not texts:
@@ -285,15 +285,15 @@ Encode = Callable[[Sequence[Item]], dict[str, Array]]
 def embed_window(
     items: list[Item], encode: Encode, why_nan: Callable[[str], str], empty: dict[str, Array]
 ) -> dict[str, Array]:
-    """Embed n rows: vectors (n, D) by name, NaN where a row is rejected; set its `problem` to the reason.
+    """Embed n rows; return vectors (n, D) by name, NaN for each rejected row, whose `problem` is set to the reason.
 
     `encode` may raise TooLong or WordNotFound; `empty` is its result for zero rows.
     """
     good = [i for i, item in enumerate(items) if item.problem is None]
     encoded, problems = _bisected(encode, [items[i] for i in good], empty)
     finite = np.logical_and.reduce([np.isfinite(rows).all(1) for rows in encoded.values()])
-    for i, problem, fine in zip(good, problems, finite, strict=True):
-        items[i].problem = problem or (None if fine else why_nan(items[i].text or ""))
+    for i, problem, is_finite in zip(good, problems, finite, strict=True):
+        items[i].problem = problem or (None if is_finite else why_nan(items[i].text or ""))
     vectors = {name: np.full((len(items), a.shape[1]), np.nan, a.dtype) for name, a in empty.items()}
     for name, rows in encoded.items():
         vectors[name][np.asarray(good, int)[finite]] = rows[finite]
@@ -303,7 +303,7 @@ def embed_window(
 def _bisected(
     encode: Encode, items: Sequence[Item], empty: dict[str, Array]
 ) -> tuple[dict[str, Array], list[str | None]]:
-    """Encode items; find each rejected item by bisection, and return NaN and the reason for it."""
+    """Encode items, isolating rejected ones by bisection; each of those gets NaN and a reason."""
     if not items:
         return empty, []
     try:

@@ -30,8 +30,8 @@ from .recipe import OPTIONS, Recipe
 from .rows import Inputs, Item, files_of
 from .shard import Counts, ShardEmbedder, ShardWorker
 
-SECONDS = 0.5  # between two reports of progress
-SAMPLE = 256  # texts that an estimate embeds
+SECONDS = 0.5  # between two progress reports
+SAMPLE = 256  # maximum number of texts that an estimate embeds
 STORE = 80 * 2**20  # bytes of Ray's object store on this machine; Ray's minimum is 75 MB
 
 Run = Callable[[ShardWorker, Sequence[int], Listener], None]
@@ -39,10 +39,10 @@ Run = Callable[[ShardWorker, Sequence[int], Listener], None]
 
 
 def run_job(job: Job, worker: ShardWorker, run: Run | None = None, listener: Listener | None = None) -> JobResult:
-    """Embed the missing shards of a job by `run` (None = in this process), and list the rejected rows.
+    """Embed a job's missing shards with `run` (None = in this process), and list the rejected rows.
 
     Raises:
-        JobError: the encoder differs from that of the finished shards, or the input has changed.
+        JobError: a different encoder made the finished shards, or the input has changed.
         DataError: another process is writing the job.
     """
     listener = listener or Listener()
@@ -62,12 +62,12 @@ def run_job(job: Job, worker: ShardWorker, run: Run | None = None, listener: Lis
 def run_by(
     workers: int | Literal["auto"] | None = None, ray: str | None = None, threads: int | None = None, gpus: float = 0
 ) -> Run:
-    """Choose what embeds the shards.
+    """Choose where to embed the shards.
 
     Args:
-        workers: number of processes, or "auto" for one process per two cores; None = this process alone.
-        ray: address of a Ray cluster, or "auto"; "local" starts one on this machine; None = no Ray.
-        threads, gpus: threads of each process; GPUs of each process on Ray.
+        workers: number of processes, or "auto" for one process per two cores; None = only this process.
+        ray: address of a Ray cluster, or "auto"; "local" starts Ray on this machine; None = no Ray.
+        threads, gpus: threads per process; GPUs per process on Ray.
 
     Raises:
         InputError: ``workers`` or ``threads`` is not a number of at least 1.
@@ -99,7 +99,7 @@ def run_here(worker: ShardWorker, numbers: Sequence[int], listener: Listener, th
 def run_in_processes(
     worker: ShardWorker, numbers: Sequence[int], listener: Listener, workers: int, threads: int | None = None
 ) -> None:
-    """Embed shards in several processes, all of which end before this returns or raises."""
+    """Embed shards in several processes, all of which exit before this function returns or raises."""
     embedded, seen = get_context("spawn").Value("d"), 0.0  # rows, counted by all processes
     pool = ProcessPool(_load, (worker, embedded), [threads or max(1, cores() // workers)] * min(workers, len(numbers)))
     try:
@@ -113,8 +113,8 @@ def run_in_processes(
                 listener.done(running.pop(future), future.result())
     except BrokenProcessPool:
         raise ModelError(
-            "a worker process ended by itself: if memory ran out, lower workers= or batch_tokens=; a script that "
-            'starts workers needs if __name__ == "__main__":; finished shards are kept'
+            "a worker process died; finished shards are kept: if memory ran out, lower workers= or batch_tokens=; in a "
+            'script, start workers under if __name__ == "__main__":'
         ) from None
     finally:
         pool.close()
@@ -122,7 +122,7 @@ def run_in_processes(
 
 def _load(worker: ShardWorker, embedded: Any, threads: int) -> ShardEmbedder:
     torch.set_num_threads(threads)
-    logging.disable(logging.WARNING)  # each process would repeat the warnings of loading
+    logging.disable(logging.WARNING)  # otherwise each process would repeat the loading warnings
 
     def report(rows: float) -> None:
         with embedded.get_lock():
@@ -139,7 +139,7 @@ def run_on_ray(
     worker: ShardWorker, numbers: Sequence[int], listener: Listener, address: str | None = None,
     workers: int | None = None, threads: int = 1, gpus: float = 0,
 ) -> None:  # fmt: skip
-    """Embed shards in actors of a Ray cluster that share the job's folder; Ray carries the numbers of shards only.
+    """Embed shards in Ray actors that share the job folder; only shard numbers and counts pass through Ray.
 
     Args:
         worker, numbers, listener: as for `Run`.
@@ -156,41 +156,41 @@ def run_on_ray(
             runtime_env={"env_vars": {"OMP_NUM_THREADS": str(threads)}},
         )  # fmt: skip
         shards.context.enable_progress_bars = shards.context.print_on_execution_start = False
-        shards.context.execution_no_progress_timeout_s = -1  # a shard takes as long as it takes
+        shards.context.execution_no_progress_timeout_s = -1  # a shard may take arbitrarily long
         try:
             for batch in shards.iter_batches(batch_size=1, prefetch_batches=0):
-                found = pickle.loads(batch["found"][0])
-                if isinstance(found, Exception):
-                    raise found
-                listener.more(found["rows"])
-                listener.done(int(batch["item"][0]), found)
+                result = pickle.loads(batch["result"][0])
+                if isinstance(result, Exception):
+                    raise result
+                listener.more(result["rows"])
+                listener.done(int(batch["item"][0]), result)
         except ray.exceptions.RayError as e:
-            raise ModelError(f"Ray ended the run, which the same command resumes: {one_line(str(e)):.300}") from None
+            raise ModelError(f"Ray stopped the run: {one_line(str(e)):.300}: repeat the command to resume") from None
 
 
 class Shards:
-    """Embeds shards in an actor; relative paths start at ``place``, the driver's folder."""
+    """Embeds shards in an actor; relative paths are resolved in ``place``, the driver's working folder."""
 
     def __init__(self, worker: ShardWorker, place: str) -> None:
         self.worker, self.place = worker, place
         self.do: ShardEmbedder | None = None
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
-        """Embed the shard of a batch; pickle its counts, or the error that ends the run."""
+        """Embed the shard of a batch; pickle its counts, or the error that stops the run."""
         number = int(batch["item"][0])
         try:
             os.chdir(self.place)
             self.do = self.do or self.worker.start(lambda _: None)
-            found: Any = self.do(number)
+            result: Any = self.do(number)
         except (AfterwordError, OSError) as e:
-            found = picklable(e)
-        return {"item": [number], "found": [pickle.dumps(found)]}
+            result = picklable(e)
+        return {"item": [number], "result": [pickle.dumps(result)]}
 
 
 @contextmanager
 def connected(address: str | None) -> Iterator[Any]:
     """Connect to a cluster and yield the module `ray`."""
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is sent anywhere
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # send no usage statistics
     try:
         import ray
         import ray.data
@@ -207,7 +207,8 @@ def connected(address: str | None) -> Iterator[Any]:
             socket.create_connection((host, int(port)), 5).close()
         ray.init(address or "local", logging_level="ERROR", log_to_driver=False, **({} if address else local))
     except (OSError, ValueError, RuntimeError) as e:
-        raise DataError(f"no Ray at {address or 'this machine'}: {one_line(str(e))}") from None
+        what = f"connect to Ray at {address}" if address else "start Ray on this machine"
+        raise DataError(f"cannot {what}: {one_line(str(e))}") from None
     try:
         yield ray
     finally:
@@ -223,20 +224,20 @@ def embed_files(
 ) -> Job:  # fmt: skip
     """Embed files of texts into a folder of shards; after an interruption, the same call resumes.
 
-    It does what ``afterword embed -o FOLDER/`` does, and each resumes what the other has begun; see docs/jobs.md.
+    Equivalent to ``afterword embed -o FOLDER/``; each can resume a job started by the other. See docs/jobs.md.
 
     Args:
-        folder: the folder of the job.
+        folder: the job folder.
         files: .txt, .jsonl, .csv, .tsv or .parquet files or folders of them; all but .parquet may be gzipped.
-        model: as `Encoder.load` takes it.
+        model: the model, as for `Encoder.load`.
         method: NAME, NAME:option=value,..., @file.json or @file.py:name; None = the model's own.
         field: the column or field that holds the texts; None = text, or a table's only column.
         id: the column that holds the ids of rows.
-        keep: columns to write next to the vectors.
+        keep: columns to copy to the shards.
         no_text: leave the texts out of the shards.
         load: more arguments of `Encoder.load`.
         workers, ray, threads: as for `run_by`.
-        shard_rows: the most rows of a shard, and so the most that a killed process embeds again.
+        shard_rows: maximum number of rows per shard, and so the most that must be embedded again after a crash.
         overwrite: remove a job with different settings or inputs.
         listener: progress callbacks.
         options: the options of `Encoder.encode` in `OPTIONS`.
@@ -251,14 +252,14 @@ def embed_files(
     """
     wrong = sorted(options.keys() - set(OPTIONS))
     if wrong:
-        raise JobError(f"{wrong[0]}= is not an option of a job: it has {', '.join(OPTIONS)}")
+        raise JobError(f"{wrong[0]}= is not an option of a job: choose from {', '.join(OPTIONS)}")
     if type(shard_rows) is not int or shard_rows < 1:
         raise InputError(f"shard_rows={shard_rows!r}: pass 1 or more")
     if method is not None:
         parse_method(method)  # reports mistakes before a folder is created
     taken = next((name for name in keep if name in (ROW, PROBLEM, ID, "text", VECTOR) and name != id), None)
     if taken is not None:
-        raise JobError(f"keep={taken}: a job has a column of that name: rename that of the input")
+        raise JobError(f"keep={taken}: the job already has a column of that name: rename the input column")
     load = load or {}
     run = run_by(workers, ray, threads, float(str(load.get("device", "")).startswith("cuda")))
     paths = files_of([Path(path) for path in ([files] if isinstance(files, str | Path) else files)])
@@ -268,7 +269,7 @@ def embed_files(
     job = Job.create(worker, shard_rows, overwrite=overwrite)
     result = run_job(job, worker, run, listener)
     if id is not None and result.complete and (wrong_ids := job.wrong_ids()):
-        warn(f"{wrong_ids}: id={id!r} does not name each row")
+        warn(f"{wrong_ids}: id={id!r} does not identify every row")
     return job
 
 
@@ -276,7 +277,7 @@ def estimate(inputs: Inputs, recipe: Recipe) -> dict[str, float]:
     """Embed an evenly spaced sample of the texts, and estimate the time and size of the job.
 
     Returns:
-        The numbers of rows, rejected rows and tokens; the seconds in one process, without loading; the size in bytes;
+        The numbers of rows, rejected rows and tokens; the seconds in one process, excluding loading; the size in bytes;
         the number of texts in the sample.
     """
     rows = items = characters = 0

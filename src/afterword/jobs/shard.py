@@ -45,9 +45,9 @@ class ShardWorker:
     Args:
         folder, inputs, recipe: the job's folder, its input, and how rows become vectors.
         kinds: the type of each column that is not a vector; see `of`.
-        window: the most rows that are sorted by length together.
+        window: maximum number of rows that are sorted by length together.
         id: the field that becomes the column "id".
-        no_text: leave the texts out.
+        no_text: omit the texts from the shards.
     """
 
     folder: Path
@@ -60,7 +60,7 @@ class ShardWorker:
 
     @classmethod
     def of(cls, folder: Path, inputs: Inputs, recipe: Recipe, *, exact: bool = False, **more: Any) -> ShardWorker:
-        """Make a worker after opening each file; with ``exact``, kept JSON values are stored as JSON.
+        """Make a worker, opening each file to check it; with ``exact``, kept JSON values are stored as JSON.
 
         Raises:
             DataError: a file cannot be read, or lacks a column.
@@ -73,7 +73,7 @@ class ShardWorker:
         return cls(folder, inputs, recipe, kinds, **more)
 
     def settings(self) -> dict[str, Any]:
-        """The arguments that the rows depend on, as JSON: a job is resumed with equal ones only."""
+        """The arguments that affect the rows, as JSON values; a job is only resumed if they are equal."""
         values = {"id": self.id, "no_text": self.no_text, **vars(self.recipe), **vars(self.inputs)}
         load, options = values.pop("load"), values.pop("options")
         values |= {name: load.get(name) for name in LOADED} | {name: options.get(name) for name in ENCODED}
@@ -91,13 +91,13 @@ class ShardWorker:
         settings = {**job.begun["settings"], **job.begun["run"]}
         settings["files"] = tuple(map(Path, settings["files"]))
 
-        def those(names: Iterable[str]) -> dict[str, Any]:
+        def select(names: Iterable[str]) -> dict[str, Any]:
             return {name: settings[name] for name in names if name in settings}
 
-        inputs = Inputs(**those(f.name for f in fields(Inputs)))
-        recipe = Recipe(**those(f.name for f in fields(Recipe)))
-        recipe = replace(recipe, load=those((*LOADED, "device")), options=those(OPTIONS))
-        return cls.of(job.folder, inputs, recipe, **those(("id", "no_text", "window")))
+        inputs = Inputs(**select(f.name for f in fields(Inputs)))
+        recipe = Recipe(**select(f.name for f in fields(Recipe)))
+        recipe = replace(recipe, load=select((*LOADED, "device")), options=select(OPTIONS))
+        return cls.of(job.folder, inputs, recipe, **select(("id", "no_text", "window")))
 
     def inputs_now(self) -> list[dict[str, Any]]:
         """Hash each file that the rows depend on."""
@@ -124,7 +124,7 @@ class ShardEmbedder:
         self.plan = Job.open(worker.folder).plan
         self.empty = embedder.encode([])
         self._items: Iterator[Item] = iter(())
-        self._at = (-1, 0)  # the file and the next row that `_items` reads
+        self._at = (-1, 0)  # the file that `_items` reads, and its next row
 
     def __call__(self, number: int) -> Counts:
         """Embed a shard and write its file.
@@ -143,7 +143,7 @@ class ShardEmbedder:
         return counts
 
     def _read(self, shard: Shard) -> list[Item]:
-        """Read the rows of a shard; each file is read once if shards come in ascending order."""
+        """Read the rows of a shard; if shards come in ascending order, each file is read only once."""
         file, at = self._at
         if file != shard.file or at > shard.first:
             self._items, at = self.worker.inputs.items(shard.file), 0
@@ -151,7 +151,7 @@ class ShardEmbedder:
         self._at = shard.file, shard.first + shard.rows
         if len(items) < shard.rows:
             name = self.worker.inputs.files[shard.file]
-            raise JobError(f"{name} has changed since the job was begun: it has fewer rows")
+            raise JobError(f"{name} has changed since the job was started: it has fewer rows")
         return items
 
     def table(self, number: int) -> tuple[Any, Counts]:
@@ -165,15 +165,15 @@ class ShardEmbedder:
             warnings.simplefilter("always", TextsCut)
             warnings.simplefilter("always", TextsUnknown)
             for part in windows(embedder.split(iter(items)), worker.window):
-                share = min(1, shard.rows / len(part))  # of chunks, in rows of the input
+                share = min(1, shard.rows / len(part))  # input rows per chunk
 
                 def report(rows: float, share: float = share) -> None:
                     nonlocal reported
                     reported += rows * share
                     self.report(rows * share)
 
-                found = embed_window(part, lambda some: embedder.encode(some, report), embedder.why_nan, self.empty)
-                for name, rows in found.items():
+                window = embed_window(part, lambda some: embedder.encode(some, report), embedder.why_nan, self.empty)
+                for name, rows in window.items():
                     vectors[name].append(rows)
                 columns[ROW] += [row_of[item.line] for item in part]
                 columns[PROBLEM] += [i.problem and {"line": i.line, "reason": i.problem} for i in part]
@@ -202,7 +202,7 @@ class ShardEmbedder:
             arrays[names.get(name, name)] = pa.array(columns[name], kind)
         for name, rows in vectors.items():
             missing = np.isnan(rows).any(axis=1)
-            flat = pa.array(np.where(np.isnan(rows), 0, rows).reshape(-1))  # 0 under each null
+            flat = pa.array(np.where(np.isnan(rows), 0, rows).reshape(-1))  # the values under a null are 0
             arrays[name] = pa.FixedSizeListArray.from_arrays(flat, rows.shape[1], mask=pa.array(missing))
         noted = {name: counts.get(name, 0) for name in ("rejected", "unknown")}
         return pa.table(arrays, metadata=to_notes(self.infos, **noted))
@@ -211,7 +211,7 @@ class ShardEmbedder:
 def made_by(
     encoder: Encoder, methods: Mapping[str, AnyMethod], options: Mapping[str, Any], model: str
 ) -> dict[str, VectorsInfo]:
-    """Describe what makes each column of vectors.
+    """Describe the origin of each vector column.
 
     Args:
         encoder: the encoder.
@@ -220,7 +220,7 @@ def made_by(
         model: the name that the caller uses for the model.
 
     Raises:
-        InputError: no prompt has the name that the options give.
+        InputError: the options name a prompt that does not exist.
     """
     names = [options.get(name) for name in ("prompt", "prompt_name")]
     prompt = choose_prompt(encoder.prompts, encoder.default_prompt_name, *names)
@@ -246,7 +246,7 @@ def _check_made_by(folder: Path, before: Mapping[str, VectorsInfo], now: Mapping
 
 
 def verify(job: Job, worker: ShardWorker, count: int, seed: int = 0) -> tuple[list[int], list[int]]:
-    """Embed a random sample of the finished shards and compare them with their files within `VERIFIED`.
+    """Embed a random sample of the finished shards again, and compare them with their files within `VERIFIED`.
 
     Returns:
         The numbers of the shards in the sample, and of the shards that differ.

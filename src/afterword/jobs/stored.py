@@ -1,4 +1,4 @@
-"""Stored vectors: what made them, and their probe vectors."""
+"""Stored vectors, their origin, and their probe vectors."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 PREFIX = "afterword."
 VECTORS = f"{PREFIX}vectors."
-"""The prefix of a column of vectors in the metadata of a file."""
+"""The prefix of a vector column's key in a file's metadata."""
 REJECTED, UNKNOWN = f"{PREFIX}rejected", f"{PREFIX}unknown"
-"""The number of rows of a file without a vector, and of texts that are mostly unknown to the model."""
+"""Metadata keys: the number of rows without a vector, and of texts that are mostly unknown to the model."""
 TOLERANCE = 1e-4
 """Tolerance of probe vectors, relative to their length."""
 
@@ -47,9 +47,9 @@ class VectorsInfo:
     """The origin of a column of vectors.
 
     Attributes:
-        model: the name of the model in the command.
+        model: the model name that the user passed.
         method: the method as JSON, for `methods.serialize.from_json`.
-        fingerprint: the encoder's fingerprint; encoders that share it give equal vectors on one machine.
+        fingerprint: the encoder's fingerprint; encoders that share it give equal vectors on the same machine.
         identity: the encoder's identity; only vectors with the same identity are comparable.
         dimension: D, the number of components of a stored vector.
         normalized: whether vectors were scaled to length 1 at the end.
@@ -67,7 +67,7 @@ class VectorsInfo:
     probes: Array | None
 
     def to_json(self) -> str:
-        """Convert the values to JSON."""
+        """Encode as JSON."""
         probes = None if self.probes is None else base64.b64encode(self.probes.astype("<f4").tobytes()).decode()
         return json.dumps({**vars(self), "probes": probes}, ensure_ascii=False)
 
@@ -81,13 +81,13 @@ class VectorsInfo:
 
 
 def to_notes(infos: Mapping[str, VectorsInfo], **counts: int) -> dict[str, str]:
-    """Make the metadata of a file from its columns of vectors and its counts."""
+    """Make a file's metadata from the origins of its vector columns and its counts."""
     notes = {f"{PREFIX}{name}": str(count) for name, count in counts.items() if count}
     return notes | {f"{VECTORS}{column}": info.to_json() for column, info in infos.items()}
 
 
 def read_notes(path: Path) -> dict[str, str]:
-    """Read the metadata that Afterword wrote into a .parquet file; raise a DataError if it is not one."""
+    """Read Afterword's metadata from a .parquet file; raise a DataError if it is not a .parquet file."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -99,16 +99,18 @@ def read_notes(path: Path) -> dict[str, str]:
 
 
 def read_info(path: Path) -> dict[str, VectorsInfo]:
-    """Read the origin of each column of vectors; raise a DataError if ``embed`` did not write the file."""
+    """Read the origin of each vector column; raise a DataError if ``embed`` did not write the file."""
     notes = read_notes(path).items()
     infos = {k.removeprefix(VECTORS): VectorsInfo.from_json(v) for k, v in notes if k.startswith(VECTORS)}
     if not infos:
-        raise DataError(f"{path} does not say what made its vectors: write it with `afterword embed -o {path.name}`")
+        raise DataError(
+            f"{path} does not say how its vectors were made: create it with `afterword embed -o {path.name}`"
+        )
     return infos
 
 
 def holds_vectors(path: Path) -> bool:
-    """Whether the path is a job's folder or a .parquet file that ``embed`` wrote."""
+    """Whether the path is a job folder or a .parquet file that ``embed`` wrote."""
     if path.is_dir():
         return (path / JOB).is_file()
     try:
@@ -119,38 +121,38 @@ def holds_vectors(path: Path) -> bool:
 
 
 def probes(encoder: Encoder) -> Array:
-    """Embed the probe texts (8, D); NaN for a text without tokens."""
+    """Embed the probe texts; return vectors (8, D), NaN for a text without tokens."""
     conditional = any("condition" in method.layout.fields for method in encoder.method.members)
     conditions = ["topic"] * len(PROBE_TEXTS) if conditional else None
     vectors: Array = encoder.encode(list(PROBE_TEXTS), conditions=conditions, on_long="ignore", on_empty="nan")
     return vectors
 
 
-def probe_difference(stored: Array, found: Array) -> float:
-    """The largest difference of two sets of probe vectors (8, D), relative to a vector's length.
+def probe_difference(stored: Array, current: Array) -> float:
+    """The largest difference between two sets of probe vectors (8, D), relative to a vector's length.
 
-    Infinite if their shapes differ, or a vector is NaN in one set only.
+    Infinite if their shapes differ, or a vector is NaN in only one set.
 
     >>> probe_difference(np.array([[3.0, 4.0]]), np.array([[3.0, 4.5]]))
     0.1
     """
-    if stored.shape != found.shape:
+    if stored.shape != current.shape:
         return float("inf")
     lengths = np.maximum(np.linalg.norm(stored.astype(np.float64), axis=1), np.finfo(np.float32).tiny)
-    shares = np.abs(stored - found).max(1, initial=0) / lengths
-    shares[np.isnan(stored).any(1) & np.isnan(found).any(1)] = 0
+    shares = np.abs(stored - current).max(1, initial=0) / lengths
+    shares[np.isnan(stored).any(1) & np.isnan(current).any(1)] = 0
     return float(np.nan_to_num(shares, nan=np.inf).max(initial=0))
 
 
 class StoredVectors:
-    """The distinct texts of a .parquet file or a job, and their vectors. Rows count from 0 through all shards.
+    """The distinct texts of a .parquet file or a job, and their vectors. Rows are numbered from 0 across all shards.
 
     Equal chunks are not merged: their vectors depend on the text around them.
 
     Args:
-        path: the file, or the folder of the job.
-        parts: the shards in order; None = the file alone.
-        unknown: the number of texts that are mostly unknown to the model; None = the number in the file.
+        path: the file or the job folder.
+        parts: the shards in order; None = only the file itself.
+        unknown: the number of texts that are mostly unknown to the model; None = the number recorded in the file.
 
     Raises:
         DataError: ``embed`` did not write the file, it holds no texts, or there are no shards.
@@ -167,7 +169,7 @@ class StoredVectors:
         names = set(pq.read_schema(self.parts[0]).names)
         self._chunks = names >= CHUNK_COLUMNS.keys()
         if TEXT not in names or names >= WORD_COLUMNS.keys():
-            raise DataError(f"{path} holds no vectors of texts: it has the columns {', '.join(sorted(names))}")
+            raise DataError(f"{path} holds no text vectors: it has the columns {', '.join(sorted(names))}")
 
     def _read(self, column: str) -> Any:
         import pyarrow as pa
@@ -182,7 +184,7 @@ class StoredVectors:
 
     @cached_property
     def rows(self) -> dict[int, list[int]]:
-        """The rows of each text, by the text's first row that has a vector, in ascending order."""
+        """For each text, all its rows in ascending order, keyed by the first one that has a vector."""
         rows: dict[Any, list[int]] = {}
         for row, text in enumerate(self._read(TEXT).to_pylist()):
             rows.setdefault(row if self._chunks else text, []).append(row)
@@ -191,11 +193,11 @@ class StoredVectors:
         return dict(sorted(first.items()))
 
     def texts(self) -> list[str]:
-        """The k texts of `rows`."""
-        found: list[str] = self._read(TEXT).take(list(self.rows)).to_pylist()
-        return found
+        """The k distinct texts, in the order of `rows`."""
+        texts: list[str] = self._read(TEXT).take(list(self.rows)).to_pylist()
+        return texts
 
     def vectors(self, column: str) -> Array:
-        """The vectors (k, D) of the texts of `rows`."""
+        """The vectors (k, D) of `texts`."""
         lists = self._read(column).take(list(self.rows))
         return lists.flatten().to_numpy(zero_copy_only=False).reshape(-1, self.infos[column].dimension)  # type: ignore[no-any-return]
