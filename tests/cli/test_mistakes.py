@@ -42,6 +42,7 @@ embed -m enc -i empty | empty
 embed -m enc -i rows.csv --field nope | 'nope' id, body
 embed -m enc -i latin.csv --field sentence1 | latin.csv 0xe4 line 2
 embed -m enc -i blank.txt -o new.npy | 2 of 2
+embed -m enc -i rows.csv --delimiter ; | ';' id,body --delimiter
 embed -m enc -i rows.csv --field body --keep Id | 'Id' 'id'
 embed -m enc -i rows.csv --field body --keep text | 'text' --keep
 embed -m enc -o new.foo a | new.foo .parquet
@@ -63,11 +64,14 @@ duplicates -i vectors.parquet --over 90% | --over '90%'
 embed -m enc --batch-tokens many a | --batch-tokens 'many'
 embed -m enc --dtype fp16 a | --dtype 'fp16' 'float16'
 duplicates rows.csv | rows.csv --model
+duplicates -m enc rows.csv --field body -o rows.csv --overwrite | rows.csv
 cluster -i vectors.parquet --k two | --k 'two'
 search index a --where colour=1 | 'colour' text
 search nope a | nope index
 search index | --input
+search rows.csv a | rows.csv file
 compare nope | nope results
+compare above | above results
 # tasks
 evaluate -m enc --tasks stss --data . | 'stss' 'sts' --list
 evaluate -m enc --tasks sts | --data hub

@@ -65,8 +65,8 @@ def duplicates(
 
     check_threshold(over)
     path = _path(file, source.input)
-    _check_output(output, overwrite)
-    _check_output(repeats, overwrite)
+    _check_output(output, overwrite, path)
+    _check_output(repeats, overwrite, path, output)
     side = _read_side(path, model, source, method, batch_tokens)
     (vectors,) = side.vectors.values()
     with Bar("", "rows", len(vectors), progress) as bar:
@@ -104,7 +104,7 @@ def cluster(
     if not k.isdecimal() and k != "auto":
         raise typer.BadParameter(f"{k!r}: pass a number of at least 2, or auto", param_hint="--k")
     path = _path(file, source.input)
-    _check_output(output, overwrite)
+    _check_output(output, overwrite, path)
     side = _read_side(path, model, source, method, batch_tokens)
     (vectors,) = side.vectors.values()
     found = clustered(vectors, number, seed)
@@ -172,12 +172,14 @@ def _read_side(path: Path | None, model: OptionalModel, form: Form, method: Meth
     return embed_side(items, MethodsEmbedder.open(model.load, method.methods(), method.options(batch_tokens)), path)
 
 
-def _check_output(path: Path | None, overwrite: bool) -> None:
-    """Refuse a file that cannot be written, before a long computation."""
+def _check_output(path: Path | None, overwrite: bool, *others: Path | None) -> None:
+    """Before a long computation, refuse a file that cannot be written, or that is an input or another output."""
     from ..files.atomic import check_target
 
     if path is None:
         return
+    if path in others:
+        raise InputError(f"{path} is also read or written by this command: choose another file")
     check_target(path)
     if path.suffix.lower() not in (".jsonl", ".csv", ".parquet"):
         raise InputError(f"{path} has an unknown format: write a .jsonl, .csv or .parquet file")

@@ -127,9 +127,8 @@ class Form(Separated):
             check_texts(texts, path)
             return ListedReader(list(texts))
         path = None if path is None or str(path) == "-" else path
-        return open_texts(
-            path, stdin_bytes(), kind=self.format, field=self.field, keep=columns, form=self.form(), tell=say
-        )
+        stdin = stdin_bytes(path is None)
+        return open_texts(path, stdin, kind=self.format, field=self.field, keep=columns, form=self.form(), tell=say)
 
 
 @dataclass(frozen=True)
@@ -396,9 +395,9 @@ def check_texts(texts: Sequence[str], path: Path | None) -> None:
             raise typer.BadParameter(f"{text!r} is a file: --input {text} reads it", param_hint="TEXTS")
 
 
-def stdin_bytes() -> BinaryIO:
-    """The standard input, as bytes."""
-    if sys.stdin.isatty():
+def stdin_bytes(is_read: bool = True) -> BinaryIO:
+    """Return standard input as bytes; if it is read from a keyboard, say so."""
+    if is_read and sys.stdin.isatty():
         say("texts from the keyboard, one a line; Ctrl-D ends them")
     return sys.stdin.buffer
 

@@ -288,6 +288,9 @@ class CsvReader(LinesReader):
             return [TEXT] if count <= 1 else [str(i + 1) for i in range(count)]
         if not cells:
             raise DataError(f"{self.name} has no header: line {line} {problem or 'is blank'}")
+        wanted, others = self.form.delimiter, [d for d in ",;\t|" if d in cells[0]]
+        if wanted and len(cells) == 1 and others:
+            raise DataError(f"{self.name} has no {wanted!r} in its header {cells[0]:.60}: pass delimiter={others[0]!r}")
         return cells
 
     def __iter__(self) -> Iterator[Record]:

@@ -76,6 +76,10 @@ class Index:
             DataError: it is not an index, its first build is not complete, or it is damaged.
             MissingExtra: lancedb is not installed.
         """
+        if folder.is_file():
+            raise DataError(f"{folder} is a file, not the folder of an index")
+        if (folder / "job.json").exists():
+            raise DataError(f"{folder} is a job, not an index: make one with `afterword index NAME --from {folder}`")
         if not folder.is_dir():
             raise MissingDataset(f"{folder} does not exist: `afterword index {folder} -m MODEL -i FILE` makes an index")
         if not exists(folder, name):

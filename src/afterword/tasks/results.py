@@ -127,8 +127,8 @@ def read(path: Path) -> Result:
         seeds = {int(seed): _scores(**scores) for seed, scores in ours.pop("seeds").items()}
         group, metric = ours.pop("group"), ours.pop("metric")
         return Result(record["task_name"], group, metric, record["dataset_revision"], seeds, ours)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as e:
-        raise DataError(f"{path} is not a complete result of `afterword evaluate`: {type(e).__name__}: {e}") from None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise DataError(f"{path} is not a complete result of `afterword evaluate`") from None
 
 
 def _scores(main: float, metrics: dict[str, Any], items: dict[str, list[float]], notes: list[str]) -> Scores:
@@ -159,9 +159,11 @@ def read_results(*folders: Path) -> list[Row]:
         for path in sorted(folder.rglob("*.json")):
             if not path.name.endswith(SUBMISSION):
                 try:
-                    inside.setdefault(path.parent, []).append(read(path))
+                    result = read(path)
                 except DataError as e:
                     warn(f"{e}: skipped")
+                    continue
+                inside.setdefault(path.parent, []).append(result)
         if not any(folder in (at, *at.parents) for at in inside):
             raise DataError(f"{folder} has no results: pass a folder of results")
     rows = [_row(at, members) for at, members in inside.items()]

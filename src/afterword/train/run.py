@@ -257,7 +257,7 @@ def check(settings: Settings, encoder: Encoder, rows: TrainingRows, dev: Trainin
     check_rows(settings, rows)
     needed = settings.batch_size * processes()
     if len(rows) < needed:
-        raise DataError(f"{rows.source} holds {len(rows)} rows, fewer than a batch of {needed}: lower batch_size")
+        raise DataError(f"{rows.source} holds {len(rows)} rows, fewer than a batch of {needed}: lower batch_size=")
     if dev is not None and not dev.scored:
         raise DataError(f"{dev.source} holds {dev.form}: dev needs scored pairs: sentence1, sentence2, score")
     method = one_method(encoder.method, "training")
