@@ -51,7 +51,7 @@ def test_a_pool_gives_the_same_vectors_and_the_same_errors(encoder: Encoder) -> 
             short.encode([*["dog"] * 33, "x" * 20], pool=pool, chunk_size=2, on_long="error")
         with pytest.raises(InputError, match="text 9 is blank"):
             encoder.encode([*"abcdefghi", " "], pool=pool, chunk_size=2)
-        with pytest.raises(InputError, match="another model"):
+        with pytest.raises(InputError, match="different model"):
             Encoder.load("afterword-mini").encode(TEXTS, pool=pool)
         encoder.stop_multi_process_pool(pool)
 

@@ -1,4 +1,4 @@
-"""Limits on texts and batches; batches of bounded size; truncated texts; progress."""
+"""Limits on texts and batches, batches of bounded size, counts of truncated texts, and progress bars."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ..text.segments import TokenizedText
 OnEmpty = Literal["error", "nan"]
 OnLong = Literal["warn", "error", "ignore"]
 ShowProgress = bool | Callable[[int], object]
-"""Show a bar on stderr; or a function, called with the number of newly finished texts."""
+"""Whether to show a progress bar on stderr; or a function, called with the number of newly finished texts."""
 
 Output = TypeVar("Output")
 
@@ -25,7 +25,7 @@ TOKENS = {"cpu": 2048, "cuda": 32_768}  # default number of tokens in a batch
 
 
 def count(name: str, value: object) -> int | None:
-    """Validate an argument that is None or a whole number of at least 1, also one of numpy; raises InputError."""
+    """Validate an argument that must be None or a whole number (also numpy's) of at least 1; raises InputError."""
     if value is None:
         return None
     if not isinstance(value, numbers.Integral) or isinstance(value, bool) or int(value) < 1:
@@ -38,11 +38,11 @@ class Limits:
     """Limits on texts and batches, and what to do with texts that exceed them.
 
     Args:
-        max_length: maximum number of tokens of a text, or of one chunk of it.
+        max_length: maximum number of tokens per text, or per chunk of one.
         batch_size: maximum number of texts in a batch.
         batch_tokens: approximate number of tokens in a batch.
         on_long: truncate a text longer than `max_length` with a warning ("warn") or without ("ignore"), or refuse it
-            ("error"). "ignore" also omits the warning that texts are mostly tokens that the vocabulary lacks.
+            ("error"). "ignore" also suppresses the warning about texts of mostly unknown tokens.
         on_empty: refuse a text without tokens ("error"), or give it a row of NaN ("nan").
         show_progress_bar: see `ShowProgress`.
     """
@@ -63,23 +63,23 @@ class Limits:
             raise InputError(f"on_empty={self.on_empty!r}: choose error or nan")
 
     def tokens(self, device: torch.device) -> int:
-        """The number of tokens in a batch."""
+        """The maximum number of tokens in a batch on this device."""
         return self.batch_tokens or TOKENS.get(device.type, 8192)
 
     def budget(self, device: torch.device) -> Budget:
-        """The largest batch, at the start of a run."""
+        """The batch limits at the start of a run."""
         return Budget(self.tokens(device), self.batch_size)
 
 
 @dataclass
 class Truncation:
-    """Counts truncated texts, and texts that are mostly tokens that the vocabulary lacks.
+    """Counts truncated texts, and texts of mostly unknown tokens.
 
     Attributes:
-        lost: the number of tokens that each truncated text lost.
+        lost: the number of tokens cut off each truncated text.
         texts: the number of texts.
-        unknown: the number of texts of which half of the tokens or more are unknown.
-        unknown_id: the id of the token that stands for what the vocabulary lacks.
+        unknown: the number of texts in which at least half of the tokens are unknown.
+        unknown_id: the id of the tokenizer's unknown token.
     """
 
     lost: list[int] = field(default_factory=list)
@@ -90,12 +90,12 @@ class Truncation:
     def note(
         self, writings: Sequence[TokenizedText], limits: Limits, rows: Sequence[Sequence[int]] | None = None
     ) -> None:
-        """Count texts; raises TooLong for a truncated one under on_long="error".
+        """Count texts; raises TooLong if one is truncated and on_long="error".
 
         Args:
             writings: the tokenized texts.
-            limits: say what to do with truncated texts.
-            rows: for each text, its positions among the user's texts, which may repeat it; None = its index.
+            limits: what to do with truncated texts.
+            rows: for each text, all its positions in the user's list; None = its index.
         """
         self.texts += len(writings) if rows is None else sum(map(len, rows))
         self.note_unknown(writings, rows)
@@ -104,13 +104,13 @@ class Truncation:
                 at = [i] if rows is None else rows[i]
                 if limits.on_long == "error":
                     raise TooLong(
-                        f"text {at[0]} has {w.total} tokens, max_length={limits.max_length} leaves {w.kept}: "
-                        "shorten it, or truncate it by on_long='warn'"
+                        f"text {at[0]} has {w.total} tokens, but max_length={limits.max_length} leaves {w.kept}: "
+                        "shorten it, or truncate it with on_long='warn'"
                     )
                 self.lost += [w.total - w.kept] * len(at)
 
     def note_unknown(self, writings: Sequence[TokenizedText], rows: Sequence[Sequence[int]] | None = None) -> None:
-        """Count the texts that are mostly unknown; arguments as for `note`."""
+        """Count the texts of mostly unknown tokens; arguments as for `note`."""
         if self.unknown_id is not None:
             mostly = (i for i, w in enumerate(writings) if _mostly(self.unknown_id, w))
             self.unknown += sum(1 if rows is None else len(rows[i]) for i in mostly)
@@ -124,17 +124,17 @@ class Truncation:
 
 
 def _mostly(token: int, writing: TokenizedText) -> bool:
-    """Whether at least half of a text's tokens are this one."""
+    """Whether at least half of a text's tokens are the given one."""
     first, end = writing.segments[0].copies[0]
     return end > first and 2 * writing.segments[0].ids[first:end].count(token) >= end - first
 
 
 @dataclass
 class Budget:
-    """The largest batch of a run. When memory runs out, its number of tokens is lowered for the rest of the run.
+    """The maximum size of a batch. If memory runs out, the number of tokens is lowered for the rest of the run.
 
     Args:
-        tokens: maximum number of tokens; a single text may have more.
+        tokens: maximum number of tokens; a batch of one text may have more.
         texts: maximum number of texts; None = no limit.
     """
 
@@ -144,12 +144,12 @@ class Budget:
     def batches(
         self, sizes: Sequence[int], run: Callable[[list[int]], Output], order: Sequence[int] | None = None
     ) -> Iterator[tuple[list[int], Output]]:
-        """Run texts batch by batch. A batch that does not fit into memory is split and run again.
+        """Run texts in batches. A batch that does not fit into memory is split and run again.
 
         Args:
             sizes: the number of tokens of each text.
-            run: runs a batch, given the indices of its texts.
-            order: indices of the texts to run, in this order; None = all, the longest first.
+            run: function that runs a batch, given the indices of its texts.
+            order: indices of the texts in the order to run them; None = all, the longest first.
 
         Yields:
             The indices of a batch, and what `run` returned for it.
@@ -167,7 +167,7 @@ class Budget:
                     raise
                 if len(batch) == 1:
                     fix = "lower max_length, or load the model with dtype='bfloat16'"
-                    raise ModelError(f"one text alone does not fit into memory: {fix}") from e
+                    raise ModelError(f"a single text does not fit into memory: {fix}") from e
             else:
                 at += len(batch)
                 yield batch, output
@@ -177,7 +177,7 @@ class Budget:
                 torch.cuda.empty_cache()
 
     def _next(self, order: Sequence[int], sizes: Sequence[int], at: int) -> tuple[list[int], int]:
-        """The texts from position ``at`` of the order on that fit into one batch, and their number of tokens."""
+        """The next batch, from position ``at`` of the order on, and its number of tokens."""
         end, total = at + 1, sizes[order[at]]
         while end < len(order) and total + sizes[order[end]] <= self.tokens and end - at != self.texts:
             total += sizes[order[end]]
@@ -187,12 +187,12 @@ class Budget:
 
 def each(
     writings: Sequence[TokenizedText], run: Callable[[Batch, list[int]], Output], budget: Budget,
-    device: torch.device, wanted: Sequence[int] | None = None,
+    device: torch.device, subset: Sequence[int] | None = None,
 ) -> Iterator[tuple[list[int], Output]]:  # fmt: skip
-    """Run tokenized texts (None = all) in batches without gradients, the longest first.
+    """Run the texts with the indices ``subset`` (None = all) in batches without gradients, the longest first.
 
     Yields:
-        The indices of a batch, and what `run` returned for the batch and these; see `Budget.batches` for errors.
+        The indices of the texts in a batch, and what `run` returned for it; see `Budget.batches` for errors.
     """
 
     def forward(indices: list[int]) -> Output:
@@ -200,12 +200,12 @@ def each(
             return run(lay([writings[i] for i in indices], device), indices)
 
     sizes = [writing.size for writing in writings]
-    yield from budget.batches(sizes, forward, longest_first(sizes, wanted))
+    yield from budget.batches(sizes, forward, longest_first(sizes, subset))
 
 
-def longest_first(sizes: Sequence[int], wanted: Sequence[int] | None = None) -> list[int]:
-    """Indices of the wanted texts (None = all), the longest first."""
-    return sorted(range(len(sizes)) if wanted is None else wanted, key=lambda i: -sizes[i])
+def longest_first(sizes: Sequence[int], subset: Sequence[int] | None = None) -> list[int]:
+    """Sort the indices of texts (``subset``; None = all), the longest text first."""
+    return sorted(range(len(sizes)) if subset is None else subset, key=lambda i: -sizes[i])
 
 
 EXHAUSTED = ("out of memory", "can't allocate memory", "not enough memory", "cublas_status_alloc_failed")
@@ -219,9 +219,9 @@ def out_of_memory(error: BaseException) -> bool:
 
 @contextmanager
 def progress(total: int, limits: Limits, units: int | None = None) -> Iterator[Callable[[int], object]]:
-    """Yield a function that counts finished units, and moves a bar on stderr or calls the user's function.
+    """Yield a function that counts finished units, and advances a bar on stderr or calls the user's function.
 
-    A unit is a text, or its vector by one method of an ensemble.
+    A unit is a text, or a text's vector from one method of an ensemble.
     """
     show, units, done = limits.show_progress_bar, total if units is None else units, 0
     if not show:

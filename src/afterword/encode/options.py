@@ -1,4 +1,4 @@
-"""The arguments of `encode` under sentence-transformers' names."""
+"""Arguments of `encode` that have the names and the meaning of sentence-transformers'."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from ..spelling import did_you_mean
 
 PRECISIONS = ("float32", "int8", "uint8", "binary", "ubinary")
 SENTENCES, TOKENS = "sentence_embedding", "token_embeddings"
-WAY = "use encoder.sentence_transformer(), a SentenceTransformer with the same weights, for everything else"
+WAY = "for everything else, use encoder.sentence_transformer(), a SentenceTransformer with the same weights"
 
 Call = TypeVar("Call", bound=Callable[..., Any])
 
 
 def also_as_inputs(call: Call) -> Call:
-    """Accept the argument ``texts`` also as ``inputs`` or ``sentences``, sentence-transformers' names."""
+    """Also accept the argument ``texts`` under sentence-transformers' names, ``inputs`` and ``sentences``."""
 
     @wraps(call)
     def renamed(*args: Any, **options: Any) -> Any:
@@ -36,10 +36,10 @@ def also_as_inputs(call: Call) -> Call:
 def choose_prompt(
     prompts: Mapping[str, str] | None, default: str | None, prompt: str | None = None, name: str | None = None
 ) -> str | None:
-    """The instruction to put before texts. As in sentence-transformers, `prompt` overrides `prompt_name`.
+    """Choose the instruction to put before texts. As in sentence-transformers, `prompt` overrides the name.
 
     Raises:
-        InputError: no prompt has that name.
+        InputError: there is no prompt of that name.
     """
     name = name if name is not None else default
     if prompt is not None or name is None:
@@ -47,23 +47,23 @@ def choose_prompt(
     if name not in (prompts or {}):
         names = f"the prompts are {', '.join(prompts)}" if prompts else "this model has no prompts"
         close = did_you_mean(name, prompts or ())
-        raise InputError(f"no prompt is named {name!r}{close}: {names}; prompt= takes any text")
+        raise InputError(f"no prompt is named {name!r}{close}: {names}; or pass any text as prompt=")
     return (prompts or {})[name]
 
 
 def check_device(backbone: Backbone, device: Any) -> None:
-    """Check that a device is the one that the model is on."""
+    """Check that the model is on this device."""
     try:
         wanted, current = torch.device(device), backbone.device
     except (RuntimeError, TypeError) as e:
         raise InputError(f"device={device!r} is not a device: pass 'cpu' or 'cuda:0', or a list of them") from e
     if wanted.type != current.type or wanted.index not in (None, current.index or 0):
         load = f"Encoder.load(..., device={str(device)!r})"
-        raise InputError(f"device={str(device)!r}: the model is on {current}; load it on that device: {load}")
+        raise InputError(f"device={str(device)!r}: the model is on {current}: use {load}")
 
 
 def check_output(output_value: str | None, precision: str | None) -> None:
-    """Check the arguments of `encode` that say what it returns."""
+    """Check the arguments of `encode` that determine what it returns."""
     if output_value not in (SENTENCES, TOKENS, None):
         raise InputError(f"output_value={output_value!r}: choose {SENTENCES!r}, {TOKENS!r} or None; {WAY}")
     if precision not in (*PRECISIONS, None):
@@ -71,7 +71,7 @@ def check_output(output_value: str | None, precision: str | None) -> None:
 
 
 def quantise(vectors: Any, precision: str) -> Any:
-    """Quantise vectors (n, D) by sentence-transformers' function: (n, D), or (n, D / 8) for binary precisions."""
+    """Quantise vectors (n, D) with sentence-transformers: (n, D), or (n, D / 8) for binary precisions."""
     try:
         from sentence_transformers import quantize_embeddings
     except ImportError as e:

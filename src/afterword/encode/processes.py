@@ -1,4 +1,4 @@
-"""Spawned processes that each hold a loaded object, such as a copy of one model on a device."""
+"""Spawned processes that each hold a loaded object, such as a copy of a model on a device."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ from .limits import Limits, Truncation, count, progress
 from .sentences import output_arrays, write_vectors
 from .similarity import Array
 
-CHUNK = 5000  # maximum number of texts that are sent to a process at a time
+CHUNK = 5000  # maximum number of texts to send to a process at a time
 
 
 class ProcessPool:
-    """A `ProcessPoolExecutor` whose processes load an object once, and end with the process that started them.
+    """A `ProcessPoolExecutor` whose processes load an object once, and exit when their parent process does.
 
     The processes are spawned: a script that starts them needs ``if __name__ == "__main__":``.
 
     Args:
-        start: loads the object of a process, as ``start(*shared, each[i])``; a module's function.
-        shared: arguments that all processes get.
-        each: the last argument of each process; one process is started for each.
+        start: module-level function that loads the i-th process's object: ``start(*shared, each[i])``.
+        shared: arguments that are the same for all processes.
+        each: the last argument for each process, one per process.
     """
 
     def __init__(self, start: Callable[..., Any], shared: tuple[Any, ...], each: Sequence[Any]) -> None:
@@ -51,42 +51,42 @@ class ProcessPool:
         self._executor = ProcessPoolExecutor(len(each), context, _begin, (reader, turns, start, shared, tuple(each)))
 
     def submit(self, do: Callable[..., Any], *arguments: Any) -> Future[Any]:
-        """Schedule ``do(held, *arguments)`` in a process, where ``held`` is the object that it loaded.
+        """Schedule ``do(held, *arguments)`` in a process, where ``held`` is the object that the process loaded.
 
         Raises:
-            BrokenProcessPool: a process ended by itself, here or from the future's ``result()``.
+            BrokenProcessPool: a process died; raised here or by the future's ``result()``.
         """
         return self._executor.submit(_call, do, arguments)
 
     def close(self) -> None:
-        """End the processes at once, also in the middle of a task."""
+        """Stop the processes at once, even in the middle of a task."""
         self._executor.shutdown(wait=False, cancel_futures=True)
         self._alive.close()
         self._executor.shutdown(wait=True)
 
 
 def cores() -> int:
-    """Number of cores that this process may use."""
+    """The number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 _HELD: list[tuple[Any, Exception | None]] = []
-"""What this process holds, or why it could not be loaded, in a process of a pool."""
+"""In a process of a pool, the object that it holds, or the error that loading raised."""
 
 
 def _begin(
     parent: Connection, turns: Any, start: Callable[..., Any], shared: tuple[Any, ...], each: tuple[Any, ...]
 ) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends this process through its parent
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # on Ctrl-C, the parent stops this process
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     try:
         _HELD.append((start(*shared, each[turns.get()]), None))
-    except Exception as e:  # raised by the first task: an error here would break the pool without its message
+    except Exception as e:  # the first task raises it: an error here would break the pool and lose the message
         _HELD.append((None, e))
 
 
 def _end_with(parent: Connection) -> None:
-    """End this process when the parent closes its end of the pipe, or is killed."""
+    """Exit this process when the parent closes its end of the pipe or is killed."""
     try:
         parent.recv()
     except (EOFError, OSError):
@@ -104,7 +104,7 @@ def _call(do: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
 
 
 def picklable(error: Exception) -> Exception:
-    """The error, or its text as a RuntimeError if another process could not read it."""
+    """Return the error, or its text as a RuntimeError if it cannot be pickled."""
     with suppress(Exception):
         if str(pickle.loads(pickle.dumps(error))) == str(error):
             return error
@@ -112,14 +112,14 @@ def picklable(error: Exception) -> Exception:
 
 
 class Workers:
-    """Processes that hold copies of one model. `Encoder.start_multi_process_pool` starts them.
+    """Processes that hold copies of a model, as started by `Encoder.start_multi_process_pool`.
 
     Args:
         backbone: the model.
         devices: devices such as "cuda:0" or "cpu", one process on each; None = every GPU, or four on the CPU.
 
     Raises:
-        InputError: there is no device, or torch does not know it.
+        InputError: there are no devices, or torch does not know one of them.
     """
 
     def __init__(self, backbone: Backbone, devices: Sequence[Any] | None = None) -> None:
@@ -130,7 +130,7 @@ class Workers:
         except (RuntimeError, TypeError) as e:
             raise InputError(f"device={list(devices)!r}: {str(e).splitlines()[0]}") from None
         if not self.devices:
-            raise InputError("device=[] names no device: pass at least one")
+            raise InputError("device=[]: pass at least one device")
         threads = max(1, torch.get_num_threads() // max(1, sum(d == "cpu" for d in self.devices)))
         self._backbone = backbone
         self._pool = ProcessPool(_start, (pickle.dumps(backbone), threads), self.devices)
@@ -140,23 +140,22 @@ class Workers:
         post: Sequence[Post] = (), conditions: Sequence[str] | None = None, out: Array | None = None,
         chunk_size: int | None = None,
     ) -> Array:  # fmt: skip
-        """Sentence vectors (n, D), as `sentence_vectors` gives them.
+        """Compute sentence vectors (n, D), as `sentence_vectors` does.
 
         Args:
             backbone: the model that the processes were started with.
-            chunk_size: number of texts that are sent to a process at a time; None = a tenth of its share, but at most
-                5,000.
+            chunk_size: number of texts to send to a process at a time; None = a tenth of its share, but at most 5,000.
 
         Raises:
-            InputError: the model is another one, or a text cannot be used.
-            ModelError: a process ended before its work was done.
+            InputError: the pool holds a different model, or a text cannot be used.
+            ModelError: a process died before its work was done.
         """
         if backbone is not self._backbone:
-            raise InputError("pool holds another model: pass one that start_multi_process_pool() of this encoder made")
+            raise InputError("pool holds a different model: pass one from this encoder's start_multi_process_pool()")
         check_ids(texts, backbone.vocabulary_size)
         (vectors,) = output_arrays(backbone, [method], len(texts), post, out)
         size = count("chunk_size", chunk_size) or min(max(-(-len(texts) // (10 * len(self.devices))), 1), CHUNK)
-        order = sorted(range(len(texts)), key=lambda i: (-len(texts[i]), str(texts[i])))  # equal texts side by side
+        order = sorted(range(len(texts)), key=lambda i: (-len(texts[i]), str(texts[i])))  # equal texts adjacent
         quiet, truncated = replace(limits, show_progress_bar=False), Truncation()
         running: dict[Future[tuple[Array, Truncation]], list[int]] = {}
         for first in range(0, len(order), size):
@@ -174,7 +173,7 @@ class Workers:
                     advance(len(running[future]))
         except BrokenProcessPool as e:
             raise ModelError(
-                "a process ended before its work was done: memory ran out (use fewer devices), or the script has no "
+                "a process died before its work was done: memory ran out (use fewer devices), or the script lacks "
                 'if __name__ == "__main__":, or a custom class is in a file that other processes cannot import'
             ) from e
         finally:
@@ -184,7 +183,7 @@ class Workers:
         return vectors
 
     def close(self) -> None:
-        """End the processes."""
+        """Stop the processes."""
         self._pool.close()
 
     def __enter__(self) -> Workers:
@@ -196,18 +195,18 @@ class Workers:
 
 @contextmanager
 def workers(backbone: Backbone, pool: object, devices: Sequence[Any] | None) -> Iterator[Workers]:
-    """The processes of a pool, which keep running; or new ones on some devices, which end with the ``with`` block."""
+    """Yield a pool's processes, which keep running; or new ones on these devices, stopped after the ``with`` block."""
     if isinstance(pool, Workers):
         yield pool
     elif pool is not None:
-        raise InputError(f"pool is a {type(pool).__name__}: make it with encoder.start_multi_process_pool()")
+        raise InputError(f"pool is a {type(pool).__name__}: create it with encoder.start_multi_process_pool()")
     else:
         with Workers(backbone, devices) as started:
             yield started
 
 
 def _start(pickled: bytes, threads: int, device: str) -> Backbone:
-    """Read the model, in a new process."""
+    """Load the model in a new process."""
     torch.set_num_threads(threads)
     backbone: Backbone = pickle.loads(pickled)
     backbone.model.to(device)
@@ -217,6 +216,6 @@ def _start(pickled: bytes, threads: int, device: str) -> Backbone:
 def _embed(
     backbone: Backbone, method: AnyMethod, texts: Distinct, limits: Limits, post: Sequence[Post]
 ) -> tuple[Array, Truncation]:
-    """Embed some texts, in a process of `Workers`."""
+    """Embed texts in a process of `Workers`."""
     results = output_arrays(backbone, [method], texts.total, post)
     return results[0], write_vectors(backbone, [method], texts, limits, post, results)

@@ -12,11 +12,11 @@ from ..errors import InputError
 Array = NDArray[np.floating[Any]]
 
 NORMS = {"euclidean": 2.0, "manhattan": 1.0}
-BLOCK = 1024  # number of rows of a whose distances are computed together
+BLOCK = 1024  # number of rows of `a` per block of distances
 
 
 def similarity(a: Any, b: Any, name: str = "cosine") -> Array:
-    """The similarity of each row of ``a`` to each row of ``b``.
+    """Compute the similarity of each row of ``a`` to each row of ``b``.
 
     Args:
         a: (n, D), or (D,) for one vector; an array, a tensor, or a list of either.
@@ -24,17 +24,17 @@ def similarity(a: Any, b: Any, name: str = "cosine") -> Array:
         name: "cosine", "dot", "euclidean" or "manhattan"; distances are negated.
 
     Returns:
-        (n, m); larger is more similar.
+        Similarities (n, m); larger is more similar.
 
     Raises:
-        InputError: the name is unknown, or the numbers of components differ.
+        InputError: the name is unknown, or ``a`` and ``b`` have different numbers of components.
 
     >>> similarity(np.array([[1.0, 0.0]]), np.array([[2.0, 0.0]])).tolist()
     [[1.0]]
     """
     a, b = _rows(a, name), _rows(b, name)
     if a.shape[1] != b.shape[1]:
-        raise InputError(f"vectors of {a.shape[1]} and {b.shape[1]} components cannot be compared")
+        raise InputError(f"vectors of {a.shape[1]} and {b.shape[1]} components cannot be compared: use one encoder")
     kind = np.result_type(a, b, np.float32)  # integers and half floats would overflow
     if name == "cosine":
         return np.asarray(unit(a, kind) @ unit(b, kind).T)
@@ -51,21 +51,21 @@ def similarity(a: Any, b: Any, name: str = "cosine") -> Array:
 
 
 def pairwise(a: Any, b: Any, name: str = "cosine") -> Array:
-    """The similarity of each row of ``a`` (n, D) to the same row of ``b`` (n, D), as `similarity`: (n,).
+    """Compute the similarity (n,) of each row of ``a`` (n, D) to the same row of ``b`` (n, D); see `similarity`.
 
     Raises:
         InputError: the name is unknown, or the shapes differ.
     """
     a, b = _rows(a, name), _rows(b, name)
     if a.shape != b.shape:
-        raise InputError(f"vectors of the shapes {a.shape} and {b.shape} cannot be compared row by row")
+        raise InputError(f"vectors of shapes {a.shape} and {b.shape} cannot be compared row by row: pass equal shapes")
     x, y = (unit(a), unit(b)) if name == "cosine" else (a.astype(np.float64), b.astype(np.float64))
     scores = -np.linalg.norm(x - y, NORMS[name], axis=1) if name in NORMS else (x * y).sum(1)
     return np.asarray(scores, np.result_type(a, b, np.float32))
 
 
 def _rows(vectors: Any, name: str) -> Array:
-    """Vectors (n, D) as a numpy array, from any device, to be compared by a similarity of this name."""
+    """Convert vectors from any device to a numpy array (n, D), and check the name of the similarity."""
     if name not in ("cosine", "dot", *NORMS):
         raise InputError(f"similarity {name!r}: choose cosine, dot, euclidean or manhattan")
     listed = isinstance(vectors, list | tuple)
@@ -83,7 +83,7 @@ def _array(x: Any) -> Array:
 
 
 def unit(vectors: Array, kind: DTypeLike = np.float64) -> Array:
-    """Vectors (..., D) at length 1, in a type; zeros stay zeros.
+    """Scale vectors (..., D) to length 1, in the data type `kind`; zero vectors stay zero.
 
     >>> unit(np.array([[3.0, 4.0], [0.0, 0.0]])).tolist()
     [[0.6, 0.8], [0.0, 0.0]]

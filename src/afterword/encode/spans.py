@@ -1,4 +1,4 @@
-"""Vectors of spans of texts: words, tokens, and chunks in the context of their text (late chunking)."""
+"""Vectors of parts of texts: words, tokens, and chunks in the context of their text (late chunking)."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from .limits import Budget, Limits, Truncation, count, each, progress
 from .sentences import WINDOW, joined_rows, output_arrays, sentence_vectors, tokenize, vectors, weights
 from .similarity import Array
 
-TEXTS = 256  # texts whose windows are sorted by length together
+TEXTS = 256  # number of texts whose windows are sorted by length together
 
 
 class SpanVectors(NamedTuple):
-    """Vectors (c, D) of c half-open spans of characters of one text (of tokens, in a text of token ids)."""
+    """Vectors (c, D) of c half-open spans of characters in one text (of tokens, if the text is token ids)."""
 
     vectors: Array
     spans: list[Span]
@@ -40,7 +40,7 @@ def word_vectors(
     backbone: Backbone, method: AnyMethod, texts: Sequence[Text], words: Sequence[Sequence[Word]], limits: Limits,
     post: Sequence[Post] = (),
 ) -> list[Array]:  # fmt: skip
-    """Vectors (words, D') of the words of each text, `WINDOW` texts at a time; arguments as for `sentence_vectors`.
+    """Compute vectors (words, D') of each text's words, `WINDOW` texts at a time; arguments as for `sentence_vectors`.
 
     Raises:
         WordNotFound: a word is not in its text (checked before the model runs), or was cut off.
@@ -52,13 +52,13 @@ def word_vectors(
     budget = limits.budget(backbone.device)
     with progress(len(texts), limits, len(texts) * len(truncated)) as advance:
         for first in range(0, len(texts), WINDOW):
-            window, here = texts[first : first + WINDOW], words[first : first + WINDOW]
-            named, parts = [[first + i] for i in range(len(window))], []
-            for member, counted in zip(method.members, truncated, strict=True):
-                writings = tokenize(backbone, member.layout, window, limits.max_length, offsets=True, rows=named)
-                tokens = find_tokens(here, window, writings, copy_of(member), first)
-                counted.note(writings, limits, named)
-                advance(sum(not asked for asked in here))
+            window, window_words = texts[first : first + WINDOW], words[first : first + WINDOW]
+            numbers, parts = [[first + i] for i in range(len(window))], []
+            for member, cut in zip(method.members, truncated, strict=True):
+                writings = tokenize(backbone, member.layout, window, limits.max_length, offsets=True, rows=numbers)
+                tokens = find_tokens(window_words, window, writings, copy_of(member), first)
+                cut.note(writings, limits, numbers)
+                advance(sum(not of_text for of_text in window_words))  # texts without words are done
                 parts.append(dict[int, Array]())
                 for i, vector in vectors_of_tokens(backbone, member, writings, tokens, budget):
                     parts[-1][i] = vector
@@ -70,28 +70,28 @@ def word_vectors(
 
 
 def copy_of(method: Method) -> int:
-    """The copy of the text, counted from 1, that the vectors of words are taken from."""
+    """The copy of the text, counted from 1, that word vectors are taken from."""
     return method.layout.total_copies if method.weigh.for_words().copy in ("last", "tail") else 1
 
 
 def vectors_of_tokens(
     backbone: Backbone, method: Method, writings: Sequence[TokenizedText], tokens: WordTokens, budget: Budget
 ) -> Iterator[tuple[int, Array]]:
-    """Vectors (R, D) of the R words, by their tokens, of each tokenized text that has any; with the text's index."""
+    """Yield the index of each tokenized text that has words, and the vectors (R, D) of its R words."""
 
     def run(batch: Batch, indices: list[int]) -> list[Array]:
         (rows,) = vectors(backbone, [method], batch, [tokens[i] for i in indices])
         return [row[: len(tokens[i])].cpu().numpy() for i, row in zip(indices, rows, strict=True)]
 
-    wanted = [i for i, words in enumerate(tokens) if words]
-    for indices, outputs in each(writings, run, budget, backbone.device, wanted):
+    with_words = [i for i, words in enumerate(tokens) if words]
+    for indices, outputs in each(writings, run, budget, backbone.device, with_words):
         yield from zip(indices, outputs, strict=True)
 
 
 def token_vectors(
     backbone: Backbone, method: Method, texts: Sequence[Text], limits: Limits, post: Sequence[Post]
 ) -> list[SpanVectors]:
-    """The vector of each token of each text; see `Encoder.encode_tokens`."""
+    """Compute a vector for each token of each text; see `Encoder.encode_tokens`."""
     check_ids(texts, backbone.vocabulary_size)
     writings = tokenize(backbone, method.layout, texts, limits.max_length, offsets=True)
     truncated, results, copy = Truncation(unknown_id=backbone.tokenizer.unknown_id), dict[int, Array](), copy_of(method)
@@ -107,7 +107,7 @@ def token_vectors(
 
 
 def token_rows(backbone: Backbone, method: Method, batch: Batch, keep_mode: bool = False) -> list[Tensor]:
-    """The vectors (n, D) of the n tokens of each text of a batch, weighted as words of one token."""
+    """Compute the vectors (n, D) of the n tokens of each text in a batch, weighted as one-token words."""
     sizes, which = [0] * batch.texts, method.weigh.for_words().which
     for group in batch.groups:
         spans = group.spans[:, which(group) - 1]
@@ -123,18 +123,18 @@ def token_rows(backbone: Backbone, method: Method, batch: Batch, keep_mode: bool
 
 
 class Chunker:
-    """Splits texts into chunks, and computes their vectors in windows of the text, so that nothing is truncated.
+    """Splits texts into chunks and computes the chunks' vectors, one window of a text at a time, without truncation.
 
     Attributes:
-        room: the most tokens of a text in one window; None = any number.
+        room: maximum number of the text's tokens in one window; None = no limit.
     """
 
     def __init__(self, backbone: Backbone, method: Method, limits: Limits) -> None:
-        self.backbone, self.limits, most = backbone, limits, limits.max_length
+        self.backbone, self.limits, longest = backbone, limits, limits.max_length
         if "condition" in method.layout.fields:
-            raise InputError(f"chunks take no condition, and {method.name} has one: use another template")
+            raise InputError(f"{method.name}: a template with {{condition}} does not work with chunks: use another")
         self.method = replace(method, layout=replace(method.layout, truncate="before"))
-        self.room = None if most is None else self._write([[0] * most])[0].kept
+        self.room = None if longest is None else self._write([[0] * longest])[0].kept
 
     def _write(self, texts: Sequence[Text]) -> list[TokenizedText]:
         return tokenize(self.backbone, self.method.layout, texts, self.limits.max_length, offsets=True)
@@ -144,12 +144,12 @@ class Chunker:
             return self.backbone.tokenizer.spell([text])[0]
         return Spelled(list(text), [(i, i + 1) for i in range(len(text))])
 
-    def spans(self, texts: Sequence[Text], chunks: Any, tokens: int | None, shared: int = 0) -> list[list[Span]]:
-        """The spans of the chunks of each text; arguments and errors are those of `Encoder.chunk_spans`."""
+    def spans(self, texts: Sequence[Text], chunks: Any, tokens: int | None, overlap: int = 0) -> list[list[Span]]:
+        """Return the spans of each text's chunks; arguments and errors as for `Encoder.chunk_spans`."""
         tokens = count("tokens", tokens)
         check_ids(texts, self.backbone.vocabulary_size)
-        if shared and (chunks is not None or tokens is None or not 0 < shared < tokens):
-            raise InputError(f"overlap={shared}: pass it with tokens= alone, and less than tokens={tokens}")
+        if overlap and (chunks is not None or tokens is None or not 0 < overlap < tokens):
+            raise InputError(f"overlap={overlap}: pass tokens= without chunks=, and an overlap below tokens={tokens}")
         if chunks is not None and not isinstance(chunks, str):
             lists = listed(chunks, "chunks")
             if len(lists) != len(texts):
@@ -159,15 +159,15 @@ class Chunker:
             raise InputError(f"chunks={chunks!r}: pass spans, 'sentences', 'paragraphs', or tokens=256")
         if tokens is not None and self.room is not None and tokens > self.room:
             raise InputError(
-                f"tokens={tokens}: max_length={self.limits.max_length} leaves {self.room} for a chunk: pass no more"
+                f"tokens={tokens}: max_length={self.limits.max_length} leaves {self.room} for a chunk: lower tokens="
             )
         return [
-            split(text, self._spelled(text).offsets, chunks, tokens, self.room, f"text {t}", shared)
+            split(text, self._spelled(text).offsets, chunks, tokens, self.room, f"text {t}", overlap)
             for t, text in enumerate(texts)
         ]
 
     def alone(self, texts: Sequence[Text], spans: list[list[Span]]) -> list[Array]:
-        """Vectors of chunks that are embedded by themselves, without the blanks around them."""
+        """Compute vectors of chunks by themselves, without context and without the white space around them."""
         parts = [text[a:b] for text, of_text in zip(texts, spans, strict=True) for a, b in of_text]
         parts = [part.strip() if isinstance(part, str) else part for part in parts]
         (rows,) = sentence_vectors(self.backbone, [self.method], parts, self.limits)
@@ -175,11 +175,11 @@ class Chunker:
         return [rows[end - len(of_text) : end] for of_text, end in zip(spans, ends, strict=True)]
 
     def late(self, texts: Sequence[Text], spans: list[list[Span]], overlap: int | None) -> list[Array]:
-        """Vectors of chunks in the context of their text; arguments and errors are those of `Encoder.encode_chunks`."""
+        """Compute vectors of chunks in the context of their text; arguments as for `Encoder.encode_chunks`."""
         self._warn_of_causal()
         overlap = (self.room or 0) // 2 if overlap is None else overlap
         if self.room is not None and not 0 <= overlap < self.room:
-            raise InputError(f"overlap={overlap}: a window holds {self.room} tokens, pass 0 to {self.room - 1}")
+            raise InputError(f"overlap={overlap}: a window holds {self.room} tokens: pass 0 to {self.room - 1}")
         rows = [output_arrays(self.backbone, [self.method], len(of_text), ())[0] for of_text in spans]
         unknown = Truncation(unknown_id=self.backbone.tokenizer.unknown_id)
         with progress(len(texts), self.limits) as advance:
@@ -188,8 +188,8 @@ class Chunker:
                 unknown.note_unknown(written)
                 parts = [
                     (window, tokens, t, numbers)
-                    for t, one in enumerate(written, first)
-                    for window, tokens, numbers in self._windows(t, texts[t], one, spans[t], overlap)
+                    for t, tokenized in enumerate(written, first)
+                    for window, tokens, numbers in self._windows(t, texts[t], tokenized, spans[t], overlap)
                 ]
                 windows, tokens = [part[0] for part in parts], [part[1] for part in parts]
                 budget = self.limits.budget(self.backbone.device)
@@ -203,40 +203,40 @@ class Chunker:
         method, facts = self.method, self.backbone.facts
         repeats, sight = method.layout.total_copies > 1, method.sight
         if facts.causal and not (repeats or sight.both_ways or sight.carry or isinstance(method.weigh, Backward)):
-            warn(f"{facts.kind} is causal: {method.name} reads no text after a chunk; echo and reba do")
+            warn(f"{facts.kind} is causal: {method.name} ignores the text after a chunk; echo and reba use it")
 
     def _windows(
         self, t: int, text: Text, written: TokenizedText, spans: Sequence[Span], overlap: int
     ) -> Iterator[tuple[TokenizedText, list[list[int]], list[int]]]:
-        """Yield the windows of a text, each with the tokens and the numbers of the chunks that are taken from it."""
+        """Yield the windows of a text, each with the tokens and the numbers of the chunks to take from it."""
         fits = written.kept == written.total
         offsets = list(written.offsets[copy_of(self.method) - 1])
         ids, offsets = ([], offsets) if fits else self._spelled(text)
         tokens = tokens_of_spans(spans, offsets, text)
         for (start, end), inside in zip(spans, tokens, strict=True):
             if not inside:
-                raise WordNotFound(f"the span {start}:{end} of text {t} leaves no token: none begins in it")
+                raise WordNotFound(f"the span {start}:{end} of text {t} has no token: no token starts inside it")
         if fits or self.room is None:
             yield written, tokens, list(range(len(spans)))
             return
-        last, taken = max(len(ids) - self.room, 0), dict[int, list[int]]()
+        last, chunks_by_start = max(len(ids) - self.room, 0), dict[int, list[int]]()
         for k, inside in enumerate(tokens):
             a, b = inside[0], inside[-1] + 1
             if b - a > self.room:
                 start, end = spans[k]
                 raise TooLong(
-                    f"the span {start}:{end} of text {t} has {b - a} tokens, and a window of max_length="
+                    f"the span {start}:{end} of text {t} has {b - a} tokens, but a window of max_length="
                     f"{self.limits.max_length} holds {self.room}: split it"
                 )
-            holding = [s for s in (*range(0, last, self.room - overlap), last) if s <= a and b <= s + self.room]
-            central = {s: min(a - s, s + self.room - b) for s in holding}
-            middle = min(max((a + b - self.room) // 2, 0), last)  # a separate window, if none of these holds it
-            taken.setdefault(max(central, key=central.__getitem__, default=middle), []).append(k)
-        for start, numbers in taken.items():
+            regular = (*range(0, last, self.room - overlap), last)
+            central = {s: min(a - s, s + self.room - b) for s in regular if s <= a and b <= s + self.room}
+            middle = min(max((a + b - self.room) // 2, 0), last)  # if no window contains the chunk
+            chunks_by_start.setdefault(max(central, key=central.__getitem__, default=middle), []).append(k)
+        for start, numbers in chunks_by_start.items():
             (window,) = self._write([ids[start : start + self.room]])
             yield window, [[i - start for i in tokens[k]] for k in numbers], numbers
 
 
 def narrowest(chunkers: Iterable[Chunker]) -> Chunker:
-    """The chunker with the smallest window: its chunks fit into the windows of all the others."""
+    """Return the chunker with the smallest window: its chunks fit into the windows of the others."""
     return min(chunkers, key=lambda chunker: chunker.room or math.inf)

@@ -1,4 +1,4 @@
-"""The tokens that the model reads: their states, their weights, and texts as features for sentence-transformers."""
+"""The tokens that the model reads: their states and weights, and features for sentence-transformers."""
 
 from __future__ import annotations
 
@@ -28,26 +28,26 @@ Explained = tuple[list[str], NDArray[np.floating[Any]]]
 """Tokens, and their weights or attention."""
 
 FIELDS = 6
-"""Columns of `segments` before placeholders and spans of copies: length, special tokens before, after, `first`,
-`prefix`, the number of placeholders."""
+"""Number of columns of `segments` before the placeholders and the spans of copies: length, special tokens before and
+after, `first`, `prefix`, and the number of placeholders."""
 
 
 def token_states(
     backbone: Backbone, method: Method, texts: Sequence[Text], limits: Limits, post: Sequence[Post] = (),
     conditions: Sequence[str] | None = None,
 ) -> list[Features]:  # fmt: skip
-    """Token ids, hidden states and vector of each text; arguments as for `sentence_vectors`.
+    """Compute the token ids, hidden states and vector of each text; arguments as for `sentence_vectors`.
 
     Returns:
         For each text, under sentence-transformers' names: "input_ids" and "attention_mask" (n,), "token_embeddings"
-        (n, D), "sentence_embedding" (D',); the n tokens are those that the model reads, template, copies and special
-        tokens included.
+        (n, D), "sentence_embedding" (D',); the n tokens are those that the model reads, including template, copies and
+        special tokens.
 
     Raises:
         InputError: a text is blank, or the method splits texts into chunks.
     """
     if method.layout.chunk:
-        raise InputError(f"{method.name} splits a text into chunks, whose states are not those of one sequence")
+        raise InputError(f"{method.name} splits a text into chunks, whose states are not one sequence: pass chunk=None")
     check_ids(texts, backbone.vocabulary_size)
     refuse_blank(list(texts))
     writings = tokenize(backbone, method.layout, texts, limits.max_length, conditions=conditions)
@@ -70,15 +70,15 @@ def token_states(
 
 
 def _copied(**features: Tensor) -> Features:
-    """The features of one text: a view would keep the batch in memory."""
+    """Copy the features of one text: views would keep the batch in memory."""
     copies = {name: tensor.clone() for name, tensor in features.items()}
     return copies | {"attention_mask": torch.ones_like(copies["input_ids"])}
 
 
 def token_weights(backbone: Backbone, method: Method, text: Text, max_length: int | None = None) -> Explained:
-    """The n tokens of one text, template, copies and special tokens included, and their weights (n,) in its vector.
+    """Return the n tokens of one text, including template, copies and special tokens, and their weights (n,).
 
-    Of a text that is split into chunks, those of its chunks one after the other.
+    For a text that is split into chunks, the chunks' tokens follow one another.
     """
     batch = _laid(backbone, method, text, max_length)
     with torch.no_grad():
@@ -93,10 +93,10 @@ def token_weights(backbone: Backbone, method: Method, text: Text, max_length: in
 
 
 def attention_matrix(backbone: Backbone, method: Method, text: Text, max_length: int | None = None) -> Explained:
-    """The n tokens of one text and the matrix A_new (n, n) of ReBA, Algorithm 1; see `Encoder.attention`."""
+    """Return the n tokens of one text and the matrix A_new (n, n) of ReBA, Algorithm 1; see `Encoder.attention`."""
     weigh = method.weigh
     if not isinstance(weigh, Backward):
-        raise MethodError(f"{method.name} reads no attention between tokens: use reba()")
+        raise MethodError(f"{method.name} does not read the attention between tokens: use reba()")
     batch = _laid(backbone, method, text, max_length)
     everything = [torch.ones(g.count, 1, g.length, device=g.tokens.device) for g in batch.groups]
     tap = weigh.tap(batch.groups, everything, backbone.facts.layers)
@@ -114,7 +114,7 @@ def features_of(
     backbone: Backbone, method: AnyMethod, texts: Sequence[Text], conditions: Sequence[str] | None,
     prompt: str | None, max_length: int | None,
 ) -> Features:  # fmt: skip
-    """Tokenize texts; `Afterword.preprocess` documents the arguments, the features and the errors."""
+    """Tokenize texts into features; `Afterword.preprocess` documents arguments, features and errors."""
     tokenizer, members = backbone.tokenizer, method.members
     check_ids(texts, backbone.vocabulary_size)
     some, blank, passes = any("condition" in one.layout.fields for one in members), set[int](), []
@@ -126,7 +126,7 @@ def features_of(
         passes.append((layout, None if paired is None else ["."], rows))
     filled, features = next((t for t in range(len(texts)) if t not in blank), None), Features()
     for i, (layout, condition, rows) in enumerate(passes):
-        if blank:  # another text, or a full stop, runs in the place of a blank one
+        if blank:  # another text, or a full stop, is run in place of a blank text
             instead = rows[filled] if filled is not None else None
             if instead is None:
                 (instead,) = layout.write(["."], tokenizer, max_length, conditions=condition)
@@ -140,12 +140,12 @@ def features_of(
 
 
 def _named(name: str, i: int) -> str:
-    """The name of a feature of an ensemble's i-th method; those of the first are named as a single method's."""
+    """The name of a feature of an ensemble's i-th method; the first method's features have no suffix."""
     return f"{name}.{i}" if i else name
 
 
 def _is_blank(text: TokenizedText, method: Method, mask_id: int | None) -> bool:
-    """Whether nothing of a text's input is left to pool; special tokens and a template may be."""
+    """Whether a text leaves nothing to pool; its template or special tokens might."""
     if text.total:
         return False
     if not all(s.ids for s in text.segments):
@@ -159,7 +159,7 @@ def _is_blank(text: TokenizedText, method: Method, mask_id: int | None) -> bool:
 
 
 def vectors_of(backbone: Backbone, method: AnyMethod, features: Features, *, keep_mode: bool) -> Features:
-    """The vectors and states of the features of T texts; `Afterword.forward` documents them."""
+    """Compute vectors and states from the features of T texts; `Afterword.forward` documents them."""
     blank, results, parts = features.get("blank"), Features(), []
     for i, one in enumerate(method.members):
         ids = features[_named("input_ids", i)]
@@ -177,7 +177,7 @@ def vectors_of(backbone: Backbone, method: AnyMethod, features: Features, *, kee
 
 
 def to_features(texts: Sequence[TokenizedText], pad_id: int) -> Features:
-    """Collate tokenized texts, one row per text, as DataLoader, DataParallel and trainers need them.
+    """Collate tokenized texts into one row per text, as DataLoader, DataParallel and trainers need.
 
     Returns:
         ``input_ids`` and ``attention_mask`` (T, n): all segments of a text in a row, then padding; ``segments``
@@ -186,10 +186,10 @@ def to_features(texts: Sequence[TokenizedText], pad_id: int) -> Features:
     """
     copies = max((len(s.copies) for w in texts for s in w.segments), default=1)
     slots = max((len(s.slots) for w in texts for s in w.segments), default=0)
-    width, most = max((w.size for w in texts), default=0), max((len(w.segments) for w in texts), default=1)
+    width, depth = max((w.size for w in texts), default=0), max((len(w.segments) for w in texts), default=1)
     ids = torch.full((len(texts), width), pad_id)
     mask = torch.zeros(len(texts), width, dtype=torch.long)
-    segments = torch.zeros(len(texts), most, FIELDS + slots + 2 * copies, dtype=torch.long)
+    segments = torch.zeros(len(texts), depth, FIELDS + slots + 2 * copies, dtype=torch.long)
     for t, w in enumerate(texts):
         ids[t, : w.size] = torch.tensor([i for s in w.segments for i in s.ids])
         mask[t, : w.size] = 1
@@ -201,22 +201,22 @@ def to_features(texts: Sequence[TokenizedText], pad_id: int) -> Features:
 
 
 def from_features(ids: Tensor, segments: Tensor) -> list[TokenizedText]:
-    """The inverse of `to_features`; character offsets are not restored."""
+    """Invert `to_features`; character offsets are not restored."""
     rows = zip(ids.tolist(), segments.tolist(), strict=True)
     return [_text(row, [part for part in parts if part[0]]) for row, parts in rows]
 
 
 def _text(ids: list[int], parts: list[list[int]]) -> TokenizedText:
     segments, at, chunked = [], 0, len(parts) > 1
-    length_of_all = parts[0][FIELDS + 1] - parts[0][FIELDS]  # for a chunked text, its length in the full pass
+    full_length = parts[0][FIELDS + 1] - parts[0][FIELDS]  # of a chunked text
     for i, (length, front, behind, first, prefix, marks, *ends) in enumerate(parts):
         slots, ends = tuple(ends[:marks]), ends[marks:]
         copies = tuple(zip(ends[::2], ends[1::2], strict=True))
         piece = chunked and i > 0
-        share = (copies[0][1] - copies[0][0]) / length_of_all if piece else 1.0
+        share = (copies[0][1] - copies[0][0]) / full_length if piece else 1.0
         final = i == len(parts) - 1 if piece else True
         if chunked and not piece:
-            copies = copies[:1]  # the full pass has one copy, the chunks may have more
+            copies = copies[:1]  # the full pass has one copy; chunks may have more
         body, pooled = ids[at : at + length], piece or not chunked
         segments.append(Segment(body, copies, (front, behind), first, pooled, share, final, prefix, slots))
         at += length
