@@ -1,10 +1,10 @@
-"""``python -m afterword`` is the command ``afterword``."""
+"""Run the command ``afterword`` as ``python -m afterword``."""
 
 import sys
 
 
 def main() -> int:
-    """Run the command line; Ctrl-C while it is still being imported ends it in one line too."""
+    """Run the command line; Ctrl-C during its import also prints one line instead of a traceback."""
     try:
         from .cli import main as run
     except KeyboardInterrupt:

@@ -41,7 +41,7 @@ def test_status_verify_and_join(run: Run, llama: Path, rows: Path, tmp_path: Pat
     assert (ended.code, ended.out) == (1, "") and "5 rows in" in ended.err and "1 rejected, listed in" in ended.err
     before = files(folder)
     again = run(*words)
-    assert again.code == 1 and "5 rows done before" in again.err and files(folder) == before
+    assert again.code == 1 and "5 rows already done" in again.err and files(folder) == before
     said = json.loads(run("job", "status", folder, "--json").out)
     assert (said["rows"], said["done"], said["shards"], said["rejected"], said["complete"]) == (5, 5, 3, 1, True)
     assert "5 of 5 done" in run("job", "status", folder).out

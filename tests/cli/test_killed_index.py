@@ -63,7 +63,7 @@ def test_a_killed_first_build_resumes(run: Run, model: Path, whole: Build, tmp_p
         found = run("search", build.index, "bank")
         assert found.code == (0 if at > published else 2) and exists(build.index) == (at > published), calls[at]
         ended = run(*build.words)
-        assert ended.code == 1 and (merges[0] < at <= published) == ("done before" in ended.err), calls[at]
+        assert ended.code == 1 and (merges[0] < at <= published) == ("already done" in ended.err), calls[at]
         assert build.made == whole.made, calls[at]
 
 

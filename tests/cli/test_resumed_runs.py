@@ -153,7 +153,7 @@ def test_an_interruption_says_what_is_kept(
         assert changed.code == 2 and str(command.job) in changed.err
     embedded.clear()
     ended = run(*words, stdin=content)
-    assert ended.code == 1 and ended.err.splitlines()[0] == "12 rows done before" and embedded == missing(3)
+    assert ended.code == 1 and ended.err.splitlines()[0] == "12 rows already done" and embedded == missing(3)
     unbroken["parquet"].check(command)
 
 

@@ -26,7 +26,7 @@ VERBS = {
 
 SETTINGS: dict[str, Any] = {
     "context_settings": {"help_option_names": ["-h", "--help"]},
-    "rich_markup_mode": None,  # help without rich: quick, and the same everywhere
+    "rich_markup_mode": None,  # plain help, without rich: faster, and the same everywhere
     "pretty_exceptions_enable": False,
     "add_completion": False,
 }
@@ -34,7 +34,7 @@ SETTINGS: dict[str, Any] = {
 
 
 class Page:
-    """A help page, with options under the titles of their groups and examples at the end."""
+    """A help page that groups options under titles and ends with examples."""
 
     params: list[Any]
 
@@ -44,7 +44,7 @@ class Page:
         super().__init__(*args, help=text, **options)  # type: ignore[call-arg]
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Write the arguments, and the options in groups."""
+        """Write the arguments, then the options by group."""
         sections: dict[str, list[tuple[str, str]]] = {"Arguments": []}
         for parameter in self.get_params(ctx):  # type: ignore[attr-defined]
             if row := parameter.get_help_record(ctx):
@@ -60,21 +60,21 @@ class Page:
 
 
 def write_rows(formatter: Any, title: str, rows: Sequence[tuple[str, str]]) -> None:
-    """Write a section of names and their meanings. Unlike click's, never break an option at a hyphen."""
+    """Write a section of names and their descriptions. Unlike click, never break an option name at a hyphen."""
     with formatter.section(title):
         formatter.write("\n".join(definitions(rows, formatter.width, "  ")) + "\n")
 
 
 class Verb(Page, typer.core.TyperCommand):
-    """A verb of the command line."""
+    """A verb: a subcommand of ``afterword``."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the verb, with its options in place of Python arguments in messages."""
+        """Run the verb; its messages name options instead of Python arguments."""
         OPTIONS.update(option_names(self.params))
         return super().invoke(ctx)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the arguments. An error names the wrong value, or what to pass."""
+        """Parse the arguments. An error message shows the invalid value, or says what to pass."""
         words = list(args)
         try:
             return super().parse_args(ctx, args)
@@ -82,7 +82,7 @@ class Verb(Page, typer.core.TyperCommand):
             parameter: Any = e.param
             options = getattr(parameter, "opts", ())
             if not e.message and "--model" in options:
-                e.message = "Pass one, such as -m minilm"
+                e.message = "Pass a model, such as -m minilm"
             elif not e.message:
                 name = [option for option in options if option.startswith("--")]
                 e.message = f"Pass {' '.join([*name, parameter.metavar])}: {parameter.help}"
@@ -94,14 +94,14 @@ class Verb(Page, typer.core.TyperCommand):
 
 
 class Verbs(Page, typer.core.TyperGroup):
-    """A command with several verbs, and its help page if none is named."""
+    """A command with several verbs; without a verb, it prints its help page."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the arguments; without any, print the help page."""
+        """Parse the arguments; if there are none, print the help page."""
         return super().parse_args(ctx, args or ["--help"])
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Write the options, and the verbs with their summaries."""
+        """Write the options, then the verbs with their summaries."""
         super().format_options(ctx, formatter)
         rows = [(name, _summary(self.get_command(ctx, name))) for name in self.list_commands(ctx)]
         write_rows(formatter, "Commands", rows)
@@ -112,7 +112,7 @@ def _summary(command: Any) -> str:
 
 
 class Afterword(Verbs):
-    """All verbs. A verb's module is imported when the verb is used."""
+    """The root command, which imports a verb's module only when the verb is used."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -123,13 +123,13 @@ class Afterword(Verbs):
         return list(VERBS)
 
     def get_command(self, ctx: Any, name: str) -> Any:
-        """Build a verb by name."""
+        """Return the verb of this name, or None."""
         return verb(name) if name in VERBS else None
 
 
 @cache
 def verb(name: str) -> Any:
-    """Build a verb from its function, or from its `typer.Typer`."""
+    """Build a verb from its function or its `typer.Typer`."""
     defined = getattr(import_module(f".{VERBS[name]}", __name__), name)
     if not isinstance(defined, typer.Typer):
         alone = typer.Typer(**SETTINGS)
@@ -153,8 +153,8 @@ app = typer.Typer(
 )
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _version(requested: bool) -> None:
+    if requested:
         from .. import __version__
 
         typer.echo(f"afterword {__version__}")
@@ -171,28 +171,28 @@ def _root(
         bool,
         typer.Option(
             "--version",
-            help="Show the versions of afterword, torch, transformers and Python, and the processor.",
+            help="Print the versions of afterword, torch, transformers and Python, and the processor, and exit.",
             callback=_version,
             is_eager=True,
         ),
     ] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Print a traceback if an error occurs.")] = False,
 ) -> None:
     context.ensure_object(State).debug = debug
 
 
 @cache
 def _command() -> Callable[..., object]:
-    """Build all verbs, once per process: reading their signatures takes 0.06 s."""
+    """Build the command once per process, because reading signatures takes 0.06 s."""
     return typer.main.get_command(app)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command line: the words after ``afterword``, or those of this process.
+    """Run a command line: `argv` (the words after ``afterword``), or by default this process's arguments.
 
     Returns:
-        The exit code: 0 for success; 1 if rows were rejected or tasks failed; 2 for a user's error, with a message of
-        one line; 70 for a bug; 130 if interrupted; 141 if the pipe that reads the output was closed.
+        The exit code: 0 for success; 1 if rows were rejected or tasks failed; 2 for a user error, reported in one
+        line; 70 for a bug; 130 if interrupted; 141 if the reader of the output closed the pipe.
     """
     state = State()
     words_given = None if argv is None else list(argv)

@@ -1,4 +1,4 @@
-"""``afterword analyse``: the papers' measurements, each from one module of `afterword.papers`."""
+"""``afterword analyse``: the papers' measurements, each implemented in a module of `afterword.papers`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ analyse = typer.Typer(help="Measure a model's layers, tokens and vectors, as the
 def turning_point(
     model: Models,
     dev: Annotated[list[Path], Option(metavar="FILE", show_default=False,
-        help="Scored pairs: sentence1, sentence2, score. May be repeated: the curve is their mean.")],
+        help="File of scored pairs: sentence1, sentence2, score. May be repeated; the curve is then the mean of the "
+        "files.")],
     pool: Annotated[list[str] | None, Option(metavar="POOL",
         help="Pooling: mean or last. May be repeated. Default: both.")] = None,
     template: Annotated[list[str] | None, Option(metavar="TEMPLATE",
@@ -38,7 +39,7 @@ def turning_point(
 ) -> int:  # fmt: skip
     """Find the turning point: the layer after which a model's sentence vectors get worse.
 
-    BeLLM gives the layers after it bidirectional attention. All models are drawn into one plot.
+    BeLLM uses bidirectional attention in the layers after it. One plot shows all models.
 
     Examples:
         afterword analyse turning-point -m afterword-mini --dev pairs.jsonl
@@ -76,12 +77,12 @@ def dependency(
     texts: Texts,
     method: o.Methods = None,
     pivot: Annotated[Literal["last", "first"] | None, Option(metavar="TOKEN",
-        help="The token that represents a sentence. Default: last in a causal model, else first.")] = None,
+        help="The token that represents a sentence. Default: last for a causal model, otherwise first.")] = None,
     *, figure: Figure, run: Run,
 ) -> int:  # fmt: skip
     """Measure how much each sentence's pivot token depends on its other tokens.
 
-    It is Spearman's correlation between their hidden states, for each model with each method.
+    The measure is Spearman's correlation between their hidden states, for each model with each method.
 
     Examples:
         afterword analyse dependency -m afterword-mini --method classical -i texts.txt
@@ -103,11 +104,11 @@ def words(
     frequencies: Annotated[Path, Option(metavar="FILE", show_default=False,
         help="Word frequencies: a file with a word and its count on each line, or a text to count words in.")],
     method: Annotated[list[str] | None, Option(metavar="METHOD",
-        help="A method. May be repeated. Default: bellm.")] = None,
-    top: Annotated[int, Option(min=1, metavar="N", help="Number of high-frequency words.")] = 100,
+        help="Method to use. May be repeated. Default: bellm.")] = None,
+    top: Annotated[int, Option(min=1, metavar="N", help="Count the N most frequent words as high-frequency.")] = 100,
     head: Annotated[str | None, Option(metavar="MODEL",
         help="Use the language-modelling head of this model instead of the model's own.")] = None,
-    show: Annotated[int, Option(min=0, metavar="N", help="Print the words of N texts.")] = 5,
+    show: Annotated[int, Option(min=0, metavar="N", help="Print the predicted words of the first N texts.")] = 5,
     *, run: Run,
 ) -> int:  # fmt: skip
     """Print the word that the language-modelling head predicts after the last token of each text.
@@ -132,13 +133,13 @@ def impact(
     texts: Texts,
     corpus: Corpus = None,
     first: Annotated[int, Option(min=1, metavar="N",
-        help="Use the first N texts. A text of k tokens is run k*k/2 times.")] = 200,
+        help="Measure only the first N texts. A text of k tokens is run k*k/2 times.")] = 200,
     *, figure: Figure, run: Run,
 ) -> int:  # fmt: skip
-    """Measure how well the importance of tokens to an encoder correlates with TF-IDF.
+    """Measure how well the importance that an encoder gives to tokens correlates with TF-IDF.
 
-    Importance is measured by perturbed masking (the impact matrix); `afterword analyse heads` does it by attention.
-    The plot shows the impact matrix of the first text, a file for each model. --json has those of all texts.
+    Importance is measured with perturbed masking (the impact matrix); `afterword analyse heads` measures it with
+    attention. The plot shows the first text's impact matrix, in one file per model; --json prints all matrices.
 
     Examples:
         afterword analyse impact -m minilm -i texts.txt --first 20
@@ -168,18 +169,18 @@ def heads(
     texts: Texts,
     corpus: Corpus = None,
     dev: Annotated[Path | None, Option(metavar="FILE",
-        help="Scored pairs that rank the heads by Ditto's score. Without --input, their texts are measured.")] = None,
+        help="Rank heads by Ditto's score on these scored pairs. Default texts: those of the pairs.")] = None,
     states: Annotated[str, Option(metavar="STATES", help="The hidden states that Ditto averages.")] = "first_last",
     top: Annotated[int, Option(min=1, metavar="N", help="Print the N best heads.")] = 4,
     head: Annotated[list[str] | None, Option(metavar="HEAD",
-        help="Print this head too, as in 1-10. May be repeated.")] = None,
+        help="Also print this head, such as 1-10. May be repeated.")] = None,
     *, figure: Figure, run: Run,
 ) -> int:  # fmt: skip
-    """Show how well each attention head agrees with TF-IDF, and Ditto's score with it (Ditto's Table 4).
+    """Show how well each attention head agrees with TF-IDF, and Ditto's score with that head (Ditto's Table 4).
 
-    For each head: Pearson's and Spearman's correlation of its diagonal attention with TF-IDF, over the tokens of a
-    text, averaged over texts; and with --dev the score of Ditto with that head. Heads are ranked by that score, or
-    else by Pearson's correlation, as by `afterword tune --texts`. The plot shows what ranks them.
+    For each head, print Pearson's and Spearman's correlation of its diagonal attention with TF-IDF over a text's
+    tokens, averaged over texts. With --dev, also print Ditto's score and rank heads by it; otherwise, rank them by
+    Pearson's correlation, as `afterword tune --texts` does. The plot shows the measure that ranks the heads.
 
     Examples:
         afterword analyse heads -m minilm --dev pairs.jsonl
@@ -216,18 +217,18 @@ def isotropy(
     model: Models,
     texts: Texts,
     above: Annotated[float, Option(metavar="X",
-        help="Pairs with a score above X are positive. SimCSE and Ditto use 4, on scores from 0 to 5.")] = 4.0,
+        help="Treat pairs with a score above X as positive. SimCSE and Ditto use 4, with scores from 0 to 5.")] = 4.0,
     method: o.Methods = None,
     post: Annotated[list[str] | None, Option(metavar="STEPS",
-        help="Post-processing steps for every method: none, whiten, flow, ... May be repeated.")] = None,
+        help="Post-processing steps for every method's vectors: none, whiten, flow, ... May be repeated.")] = None,
     fit: Annotated[Path | None, Option(metavar="FILE",
-        help="Fit steps and TF-IDF on the texts in this file. Default: the measured texts.")] = None,
+        help="Fit the steps and TF-IDF on the texts in this file. Default: the measured texts.")] = None,
     *, figure: Figure, run: Run,
 ) -> int:  # fmt: skip
-    """Measure how evenly vectors lie in all directions (isotropy), as in Ditto's Table 5 and Figure 4.
+    """Measure how evenly vectors are spread over all directions (isotropy), as in Ditto's Table 5 and Figure 4.
 
-    Average cosine and uniformity are those of all texts; alignment is that of the pairs of --pairs with a high score.
-    Lower is better. For every model with each method and each --post; the plot shows alignment over uniformity.
+    Average cosine and uniformity are computed over all texts, alignment over the high-scoring pairs of --pairs. Lower
+    is better. Each model is measured with each method and each --post. The plot shows alignment against uniformity.
 
     Examples:
         afterword analyse isotropy -m minilm --pairs pairs.jsonl
@@ -256,14 +257,15 @@ def lengths(
     model: Models,
     texts: Texts,
     tasks: Annotated[list[str] | None, Option(metavar="TASKS",
-        help="Measure the texts of these tasks: groups or names, separated by commas.")] = None,
-    data: Annotated[str | None, Option(metavar="DIR", help="Folder of the tasks' data, or hub.")] = None,
+        help="Measure the texts of these tasks: comma-separated groups or names.")] = None,
+    data: Annotated[str | None, Option(metavar="DIR", help="Folder of the tasks' data, or hub to download it.")] = None,
     method: o.Methods = None,
     *, figure: Figure, run: Run,
 ) -> int:  # fmt: skip
-    """Count the tokens of texts, and the texts over a model's limit or --max-length (ReBA's Figure 4).
+    """Count the tokens of each text, and the texts over the model's limit or --max-length (ReBA's Figure 4).
 
-    Special tokens, template and copies of the method count. The plot shows the share of texts up to each length.
+    Counts include special tokens and the method's template and copies. The plot shows the share of texts up to each
+    length.
 
     Examples:
         afterword analyse lengths -m minilm -m afterword-mini -i texts.txt
@@ -274,7 +276,7 @@ def lengths(
 
     sets = _task_texts(tasks, data, texts) if tasks else {"": texts.read()}
     results, several = [], len(model) > 1 or len(method or ()) > 1
-    with without_advice():  # on which method to try
+    with without_advice():  # about which method to try
         for name, encoder, limits in run.encoders(model, read_methods(method)):
             layout = with_default_prompt(encoder, one_method(encoder.method, "the number of tokens").layout)
             for task, of_task in sets.items():
@@ -297,21 +299,22 @@ def _task_texts(tasks: Sequence[str], data: str | None, texts: Texts) -> dict[st
 
 def attention(
     model: o.Model,
-    text: Annotated[str | None, typer.Argument(metavar="TEXT", help="The text. Default: --input or stdin.")] = None,
+    text: Annotated[str | None, typer.Argument(metavar="TEXT",
+        help="Text to show. Default: read from --input or stdin.")] = None,
     input: o.Input = None,
     format: o.Format = None,
     field: o.Field = None,
     method: o.Methods = None,
     head: Annotated[list[str] | None, Option(metavar="LAYER-HEAD",
-        help="Show this head, as in 1-10: layer and head from 1. May be repeated.")] = None,
+        help="Show this head, such as 1-10; layers and heads count from 1. May be repeated.")] = None,
     layer: Annotated[list[int] | None, Option(min=1, metavar="N",
-        help="Show the mean over all heads of layer N, from 1. May be repeated.")] = None,
+        help="Show the mean over all heads of layer N, counted from 1. May be repeated.")] = None,
     *, figure: Figure, run: Run,
 ) -> int:  # fmt: skip
     """Show the attention of one text, token by token.
 
-    By default it is the matrix that the method reads: ReBA's backward attention, or Ditto's head. For a method with
-    bidirectional layers, and for several texts, the share of attention to later tokens is printed by layer.
+    The default is the matrix that the method uses: ReBA's backward attention, or Ditto's head. For a method with
+    bidirectional layers, or for several texts, print each layer's share of attention to later tokens.
 
     Examples:
         afterword analyse attention -m afterword-mini --method reba "The bank was steep."
@@ -322,7 +325,7 @@ def attention(
     heads, methods = [parse_head(h) for h in head or ()], read_methods(method)
     texts = list(items(text, input, format, field))
     if not texts or (len(texts) > 1 and (heads or layer or figure.plot is not None)):
-        raise typer.BadParameter(f"there are {len(texts)} texts: pass one", param_hint="TEXT")
+        raise typer.BadParameter(f"there are {len(texts)} texts: pass exactly one", param_hint="TEXT")
     from ..papers import attention as claim
 
     results: list[dict[str, object]] = []
@@ -336,7 +339,7 @@ def attention(
             forwards.append(forward)
         elif not views:
             raise typer.BadParameter(
-                f"{encoder.method.name} reads no attention: pass --head, --layer, or a method such as reba",
+                f"{encoder.method.name} uses no attention matrix: pass --head, --layer, or a method such as reba",
                 param_hint="--method",
             )
         matrices = [view.to_json() for view in views]
@@ -352,14 +355,14 @@ def attention(
 def gains(
     model: Models,
     pairs: Annotated[Path, Option(metavar="FILE", show_default=False,
-        help="Rows of sentence1, sentence2, score and, if any, subset.")],
+        help="File of scored pairs: sentence1, sentence2, score and optionally subset.")],
     method: o.Methods = None,
     *, run: Run,
 ) -> int:  # fmt: skip
-    """Print the gain of a second encoder over a first, by kind of sentence pair.
+    """Print the gain of one encoder over another, by kind of sentence pair.
 
-    Pass two models, two methods, or both. The gain is the difference of Spearman's correlations with the scores. Kinds:
-    the subset that the data name, length, negation, where the texts differ, and how many words they share.
+    Pass two models, two methods, or both. The gain is the second encoder's Spearman correlation with the scores minus
+    the first's. Kinds: the data's subsets, length, negation, where the texts differ, and how many words they share.
 
     Examples:
         afterword analyse gains -m afterword-mini --method classical --method echo --pairs pairs.jsonl

@@ -26,22 +26,22 @@ COLUMNS = ("kind", "name", "against", "table", "task", "metric", "value", "low",
 
 def compare(
     results: Annotated[list[Path] | None, Argument(metavar="RESULTS",
-        help="Folders of results from `afterword evaluate`, or folders in them.")] = None,
+        help="Result folders written by `afterword evaluate`, or their subfolders.")] = None,
     baseline: Annotated[str | None, Option(metavar="NAME",
-        help="Compare all others with this one. Default: the first.")] = None,
+        help="Compare all other encoders with this one. Default: the first.")] = None,
     published: Annotated[list[str] | None, Option(metavar="TABLE",
-        help="Also print this table of a paper (see --list), or with all every table that has one of your tasks. "
-        "Without results, print the papers' tables alone.")] = None,
+        help="Also print this published table (see --list), or all for every table with one of your tasks. May be "
+        "repeated. Without results, print only published tables.")] = None,
     draws: Annotated[int, Option(min=0, metavar="N",
-        help="Bootstrap samples for each interval; 0 = no intervals.")] = 1000,
+        help="Number of bootstrap samples per interval; 0 = no intervals.")] = 1000,
     csv_file: Annotated[Path | None, Option("--csv", metavar="FILE",
-        help="Write differences and published scores to this file.")] = None,
-    list_tables: Annotated[bool, Option("--list", help="List the published tables and end.")] = False,
+        help="Also write differences and published scores to this file.")] = None,
+    list_tables: Annotated[bool, Option("--list", help="List the published tables and exit.")] = False,
 ) -> int:  # fmt: skip
     """Compare results with each other and with the papers' tables.
 
-    It prints differences by task with bootstrap intervals, and a paired t-test for each metric over the sets that have
-    it. Published rows are the figures that the papers print for their models; nothing is run for them.
+    Print the difference on each task with a bootstrap interval, and a paired t-test for each metric over the sets that
+    have it. Published rows are the papers' own figures for their models; nothing is run for them.
 
     Examples:
         afterword compare --list
@@ -57,13 +57,13 @@ def compare(
             typer.echo(f"{t.id:<10} {t.paper}, {t.table}: {t.title} ({len(t.rows)} rows)")
         return 0
     if not results and not published:
-        raise typer.BadParameter("pass folders of results, or --published for the papers' tables", param_hint="RESULTS")
+        raise typer.BadParameter("pass result folders, or --published for the papers' tables", param_hint="RESULTS")
     if csv_file is not None:
         check_target(csv_file)
     rows = named(read_results(*(results or [])))
     theirs = chosen(published or [], rows)
     if published and not theirs:
-        say("no published table has a column for these results: pass one that --list shows")
+        say("no published table covers these results: choose one from --list")
     comparisons, width = compared(rows, baseline, draws), terminal()
     parts = [markdown(tables(rows), partial(laid_out, width=width))] if rows else []
     parts += [f"{difference_table(comparison, width)}\n" for comparison in comparisons]
@@ -82,15 +82,15 @@ def compared(rows: Sequence[Row], baseline: str | None, draws: int) -> list[Comp
 
     names = [row.name for row in rows]
     if baseline is not None and baseline not in names:
-        raise InputError(f"no results of {baseline!r}: choose one of {', '.join(names) or 'none'}")
+        raise InputError(f"no results for {baseline!r}: choose one of {', '.join(names) or 'none'}")
     first = rows[0 if baseline is None else names.index(baseline)] if rows else None
     others = [row for row in rows if first is not None and row is not first and set(row.results) & set(first.results)]
     return [compare_two(first, row, draws) for row in others if first is not None]
 
 
 def difference_table(comparison: Comparison, width: int | None) -> str:
-    """Format the differences by task with their intervals, and the t-tests with the tasks that they cover."""
-    cells = [["task", comparison.first, comparison.second, "difference", "95 % interval"]]
+    """Format the difference on each task with its interval, and the t-tests with the tasks that they cover."""
+    cells = [["task", comparison.first, comparison.second, "difference", "95% interval"]]
     for d in comparison.differences:
         low, high = d.interval
         interval = d.note or ("-" if math.isnan(low) else f"{low:+.2f} to {high:+.2f}")
@@ -98,12 +98,12 @@ def difference_table(comparison: Comparison, width: int | None) -> str:
         cells.append([d.task, f"{d.first:.2f}", f"{d.second:.2f}", value, interval])
     tests = []
     for t in comparison.tests:
-        test = f"paired t-test: t = {t.t:.2f}, p = {t.p:.2g}" if t.p == t.p else "no t-test: all differ by the same"
+        test = f"paired t-test: t = {t.t:.2f}, p = {t.p:.2g}" if t.p == t.p else "no t-test: all differences are equal"
         kind = ", ".join(filter(None, t.kind))
         tests.append(f"{kind}: mean difference {t.mean:+.2f} over {len(t.tasks)} sets ({', '.join(t.tasks)}); {test}")
     head = paragraph(f"{comparison.second} against {comparison.first}, x 100", width)
     foot = [
-        paragraph(test, width) for test in tests or ["no t-test: it needs two sets of one group, metric and protocol"]
+        paragraph(test, width) for test in tests or ["no t-test: needs two sets of the same group, metric and protocol"]
     ]
     return "\n\n".join([head, laid_out(cells, width), "\n".join(foot)])
 
@@ -128,7 +128,7 @@ def published_table(table: Published, rows: Sequence[Row], width: int | None) ->
 
 
 def as_csv(comparisons: Sequence[Comparison], theirs: Sequence[Published]) -> str:
-    """Write differences and published scores (x 100) as CSV, one per line."""
+    """Format differences and published scores (x 100) as CSV, one per line."""
     out = StringIO()
     writer = csv.DictWriter(out, COLUMNS, restval="", lineterminator="\n")
     writer.writeheader()

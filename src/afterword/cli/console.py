@@ -1,4 +1,4 @@
-"""Messages and progress on stderr, and the end of a run: a last line and an exit code, never a traceback."""
+"""Messages and progress on stderr, and how a run ends: a last line and an exit code, with no traceback by default."""
 
 from __future__ import annotations
 
@@ -23,38 +23,38 @@ import typer
 from ..errors import AfterwordError, TextsCut, TextsUnknown, dropped, plural, visible
 
 REJECTED, WRONG, BUG, INTERRUPTED, UNREAD = 1, 2, 70, 130, 141
-# Typer has a copy of click or uses the installed one, by version: the base class of its errors in both cases
+# The base class of click's errors: depending on its version, Typer bundles click or imports the installed one
 ClickError: Any = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
 
 
-EVERY = 30.0  # seconds between lines of progress
+EVERY = 30.0  # seconds between progress lines
 
 OPTIONS: dict[str, str] = {}
-"""The options of the running verb, by the names of its parameters."""
+"""The running verb's options, by parameter name."""
 
 
 class Interrupted(Exception):
-    """A run was ended by Ctrl-C or SIGTERM; the message says what is kept."""
+    """A run was stopped by Ctrl-C or SIGTERM; the message says what is kept."""
 
 
 @dataclass
 class State:
-    """The global options of a run; ``debug`` prints the traceback of an error."""
+    """The global options of a run; ``debug`` prints a traceback if an error occurs."""
 
     debug: bool = False
 
 
 def guarded(run: Callable[[], Any], state: State) -> int:
-    """Run a command and return its exit code; an error ends it with a message of one line."""
+    """Run a command and return its exit code; report an error in one line."""
     OPTIONS.clear()
     with report_warnings(), terminated_like_ctrl_c():
         try:
             code = run()
             sys.stdout.flush()
-            if code == INTERRUPTED:  # typer has caught Ctrl-C
+            if code == INTERRUPTED:  # typer caught Ctrl-C
                 say("interrupted")
         except BaseException as e:
-            if isinstance(e, SystemExit) and isinstance(e.__context__, BrokenPipeError):  # and a closed pipe
+            if isinstance(e, SystemExit) and isinstance(e.__context__, BrokenPipeError):  # typer caught a closed pipe
                 e = e.__context__
             if state.debug and not isinstance(e, KeyboardInterrupt | Interrupted | BrokenPipeError):
                 traceback.print_exc()
@@ -66,7 +66,7 @@ def guarded(run: Callable[[], Any], state: State) -> int:
 
 
 def ending(error: BaseException) -> tuple[str, int]:
-    """The message and the exit code for an error that ended a run."""
+    """Return the message and exit code for an error that ended a run."""
     if isinstance(error, SystemExit | typer.Exit):
         code = getattr(error, "exit_code", getattr(error, "code", 0))
         return "", code if isinstance(code, int) else int(code is not None)
@@ -89,7 +89,7 @@ def ending(error: BaseException) -> tuple[str, int]:
 
 
 def option_names(parameters: Iterable[Any]) -> dict[str, str]:
-    """The options of a verb by the names of Python's arguments, from its click parameters."""
+    """Map Python argument names to a verb's options, from its click parameters."""
     names: dict[str, str] = {}
     for parameter in parameters:
         for option in reversed(parameter.opts):
@@ -106,9 +106,9 @@ ARGUMENT = re.compile(r"""(?<![\w.:,/'"=-])([a-z]\w*)=((?:'[^']*'|"[^"]*"|[\w./-
 
 
 def with_options(message: str, options: Mapping[str, str]) -> str:
-    """A message of the library, its Python arguments replaced by the options of the running verb.
+    """Replace the Python arguments in a library message with the running verb's options.
 
-    An argument is written ``name=``, ``name=value`` or ``name=True``; names that are not options stay.
+    Arguments have the form ``name=``, ``name=value`` or ``name=True``; names that are not options are left unchanged.
 
     >>> names = {"max_length": "--max-length", "overwrite": "--overwrite", "method": "--method"}
     >>> with_options("lower max_length=, pass overwrite=True, or method=reba()", names)
@@ -130,7 +130,7 @@ def with_options(message: str, options: Mapping[str, str]) -> str:
 
 @contextmanager
 def terminated_like_ctrl_c() -> Iterator[None]:
-    """End a run by SIGTERM as by Ctrl-C: remove temporary files, and say what is kept."""
+    """Treat SIGTERM like Ctrl-C: remove temporary files, and say what is kept."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -143,7 +143,7 @@ def terminated_like_ctrl_c() -> Iterator[None]:
 
 @contextmanager
 def interruptible(kept: Callable[[], str]) -> Iterator[None]:
-    """At an interruption, raise Interrupted with the sentence that ``kept`` returns, if it is not empty."""
+    """On interruption, raise Interrupted with the sentence that ``kept`` returns, unless it is empty."""
     try:
         yield
     except KeyboardInterrupt:
@@ -162,11 +162,11 @@ def _leave_stdout() -> None:
 
 
 COLOURS = {"error:": "red", "bug:": "red", "warning:": "yellow"}
-"""On a terminal; NO_COLOR turns them off."""
+"""Colours of message prefixes on a terminal; NO_COLOR turns them off."""
 
 
 def say(line: str) -> None:
-    """Print one line on stderr, with the running verb's options in place of Python's arguments."""
+    """Print one line to stderr, with the running verb's options instead of Python arguments."""
     with suppress(OSError, ValueError):  # a closed stderr is no reason to fail
         first, *rest = visible(with_options(line, OPTIONS)).split() or [""]
         if first in COLOURS and not os.environ.get("NO_COLOR"):
@@ -176,7 +176,7 @@ def say(line: str) -> None:
 
 @contextmanager
 def report_warnings() -> Iterator[None]:
-    """Print each warning and log message once, on one line, and the number of truncated texts at the end."""
+    """Print warnings (each once) and log messages, one per line, and finally the number of truncated texts."""
     cut: list[TextsCut] = []
     unknown: list[TextsUnknown] = []
     seen: set[str] = set()
@@ -213,14 +213,14 @@ class _Lines(logging.Handler):
     advice = True
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Print a message on one line; one with ``extra={"advice": True}`` only outside `without_advice`."""
+        """Print a message on one line; within `without_advice`, skip messages with ``extra={"advice": True}``."""
         if _Lines.advice or not getattr(record, "advice", False):
             say(f"{record.levelname.lower()}: {record.getMessage()}")
 
 
 @contextmanager
 def without_advice() -> Iterator[None]:
-    """Do not print messages that only give advice."""
+    """Suppress messages that only give advice."""
     _Lines.advice = False
     try:
         yield
@@ -229,7 +229,7 @@ def without_advice() -> Iterator[None]:
 
 
 def shown(progress: bool | None) -> bool:
-    """Whether a bar is drawn: as the option says, or if stderr is a terminal."""
+    """Whether to draw a progress bar: as the option says, otherwise only if stderr is a terminal."""
     return sys.stderr.isatty() if progress is None else progress
 
 
@@ -240,14 +240,14 @@ def say_loading(model: str, progress: bool | None) -> None:
 
 
 class Bar:
-    """The progress of a long task.
+    """A progress bar, or progress lines, for a long task.
 
     Args:
         what: the name of the task.
-        unit: the unit that is counted, in the plural.
-        total: the number of units; None if it is unknown.
-        show: True draws the bar, False shows nothing; None draws it on a terminal, and prints lines elsewhere.
-        done: the number of units that an earlier run has done.
+        unit: the plural name of the units that are counted.
+        total: the number of units; None if unknown.
+        show: True draws the bar, False shows nothing; None draws it on a terminal and prints lines elsewhere.
+        done: the number of units that an earlier run completed.
         clock: returns the time in seconds.
     """
 
@@ -262,7 +262,7 @@ class Bar:
 
     @property
     def seconds(self) -> float:
-        """The time since the bar was opened."""
+        """Seconds since the bar was opened."""
         return self._clock() - self._start
 
     def __enter__(self) -> Self:
@@ -281,12 +281,12 @@ class Bar:
         return self
 
     def read(self, rows: int, at: int, size: int | None) -> None:
-        """Estimate the total, after ``rows`` rows were read from the first ``at`` of ``size`` bytes or rows."""
+        """Estimate the total once ``rows`` rows have been read from the first ``at`` of ``size`` bytes or rows."""
         if size and at:
             self.total = max(rows * size / at, self.done)
 
     def update(self, count: float = 1) -> None:
-        """Count more as done."""
+        """Count `count` more units as done."""
         self.done += count
         if self._bar is not None:
             rate = (self.done - self._before) / max(self.seconds, 1e-9)
@@ -307,12 +307,12 @@ class Bar:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Stop the bar, and leave it on the screen."""
+        """Stop the bar and leave it on the screen."""
         if self._bar is not None:
             self._bar.stop()
 
 
 def clock_time(seconds: float) -> str:
-    """A time in hours, minutes and seconds, as in 1:02:05."""
+    """Format a time in hours, minutes and seconds, such as 1:02:05."""
     seconds = round(seconds)
     return f"{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}"

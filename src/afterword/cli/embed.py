@@ -1,4 +1,4 @@
-"""``afterword embed``: texts to vectors, in a file, in a folder of shards, or on the standard output."""
+"""``afterword embed``: embed texts to a file, a folder of shards, or standard output."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ if TYPE_CHECKING:
 
 # fmt: off
 Texts = Annotated[list[str] | None, Argument(metavar="TEXT",
-    help="Texts to embed. Default: those of --input or stdin.")]
+    help="Texts to embed. Default: read from --input or stdin.")]
 Files = Annotated[list[Path] | None, Option("-i", "--input", metavar="FILE",
-    help="Read texts from this .txt, .jsonl, .csv, .tsv or .parquet file; all but .parquet may be gzipped (.gz). - is "
-    "stdin. For a job: several files, or folders of them.")]
+    help="Read texts from this .txt, .jsonl, .csv, .tsv or .parquet file; all but .parquet may be gzipped (.gz). - "
+    "reads stdin. A job accepts several files or folders.")]
 Target = Annotated[str | None, Option("-o", "--output", metavar="PATH",
-    help="Write vectors to a .jsonl, .parquet or .npy file; or, as FOLDER/, to the shards of a job. After an "
-    "interruption, the same command resumes. Default: JSON lines to stdout.")]
+    help="Write vectors to a .jsonl, .parquet or .npy file, or to FOLDER/ as the shards of a job. If a run is "
+    "interrupted, repeat its command to resume. Default: JSON lines on stdout.")]
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Condition:
 
     title: ClassVar = "Method"
     condition: Annotated[str | None, Option("--condition", metavar="TEXT",
-        help="The value of {condition} in the template, for every text.")] = None
+        help="Value of {condition} in the template, for every text.")] = None
     condition_field: Annotated[str | None, Option("--condition-field", metavar="NAME",
         help="The column or field that holds each text's condition.")] = None
 
@@ -65,14 +65,15 @@ class Chunks:
 
     title: ClassVar = "Method"
     chunk: Annotated[str | None, Option("--chunk", metavar="HOW",
-        help="Split texts, a row each: N tokens, sentences, paragraphs, or sentences:N for as many as fit.")] = None
+        help="Split texts into chunks, one row each: N tokens, sentences, paragraphs, or sentences:N for as many "
+        "sentences as fit into N tokens.")] = None
     late: Annotated[bool, Option("--late",
-        help="Late chunking: a chunk's vector is taken from a forward of its complete text.")] = False
+        help="Late chunking: take each chunk's vector from a forward pass over the complete text.")] = False
     overlap: Annotated[int | None, Option("--overlap", min=0, metavar="N",
-        help="With --chunk N tokens: the number of tokens that a chunk shares with the chunk before it.")] = None
+        help="With --chunk N: number of tokens that a chunk shares with the previous chunk.")] = None
 
     def parse(self, methods: int, conditional: bool) -> Chunking | None:
-        """How texts are split; for a number of methods, and for texts with or without conditions."""
+        """Parse the options, given the number of methods and whether the texts have conditions."""
         if self.chunk is None:
             if self.late or self.overlap is not None:
                 hint = "--late" if self.late else "--overlap"
@@ -82,40 +83,40 @@ class Chunks:
 
         if conditional or (self.late and methods > 1):
             hint = "--chunk" if conditional else "--late"
-            raise typer.BadParameter("takes one method, and no condition", param_hint=hint)
+            raise typer.BadParameter("takes a single method and no condition", param_hint=hint)
         return Chunking.parse(self.chunk, self.late, self.overlap)
 
 
 @dataclass(frozen=True)
 class Jobs:
-    """Options that only a job in a folder has."""
+    """Options that apply only to a job (-o FOLDER/)."""
 
     title: ClassVar = "Jobs"
     workers: Annotated[str | None, Option("--workers", metavar="N",
-        help="Embed a job's shards in N processes, or auto.")] = None
+        help="Number of processes that embed a job's shards, or auto.")] = None
     ray: Annotated[str | None, Option("--ray", metavar="ADDRESS",
         help="Embed a job's shards on Ray: auto or an address joins a cluster, local starts one.")] = None
     threads: Annotated[int | None, Option("--threads", min=1, metavar="N",
-        help="Threads of each process of a job.")] = None
+        help="Number of threads in each of a job's processes.")] = None
     shard_rows: Annotated[int | None, Option("--shard-rows", min=1, metavar="N",
-        help="Maximum number of rows of a shard. Default: 1024.")] = None
-    id: Annotated[str | None, Option("--id", metavar="NAME", help="The field whose values name a job's rows.")] = None
+        help="Maximum number of rows per shard. Default: 1024.")] = None
+    id: Annotated[str | None, Option("--id", metavar="NAME", help="Column or field with a job's ids.")] = None
     no_text: Annotated[bool, Option("--no-text", help="Leave the texts out of a job's shards.")] = False
     dry_run: Annotated[bool, Option("--dry-run",
-        help="Only print a job's rows, tokens, time and size, from a sample.")] = False
+        help="Only print a job's number of rows, and its tokens, time and size as estimated from a sample.")] = False
 
 
 @dataclass(frozen=True)
 class Fitting:
-    """Fitting to texts, and the folder of the fitted encoder."""
+    """Options for fitting on texts and saving the fitted encoder."""
 
     title: ClassVar = "Method"
     post: Annotated[str | None, Option("--post", metavar="STEPS",
-        help="Post-processing steps, after those of the model: normalise, whiten:dimensions=256+normalise, ...")] = None
+        help="Post-processing steps, after the model's own: normalise, whiten:dimensions=256+normalise, ...")] = None
     fit: Annotated[Path | None, Option("--fit", metavar="FILE",
-        help="Fit the method (tfidf, sif, remove_biases) and steps (centre, whiten, ...) to this file's texts.")] = None
+        help="Fit the method (tfidf, sif, remove_biases) and steps (centre, whiten, ...) on this file's texts.")] = None
     save: Annotated[Path | None, Option("--save", metavar="DIR",
-        help="Save the encoder to this folder, with its fitted parts.")] = None
+        help="Save the encoder, including its fitted parts, to this folder.")] = None
     # fmt: on
 
     def check(self, methods: Mapping[str, AnyMethod], overwrite: bool) -> None:
@@ -124,7 +125,7 @@ class Fitting:
         from ..post import parse_post
 
         if len(methods) > 1 and (self.fit or self.save):
-            raise typer.BadParameter("takes one method", param_hint="--fit" if self.fit else "--save")
+            raise typer.BadParameter("takes a single method", param_hint="--fit" if self.fit else "--save")
         if self.save is not None:
             check_folder(self.save, overwrite)
         check_fit(self.fit, methods.values(), parse_post(self.post or "none"))
@@ -137,10 +138,10 @@ def embed(
     jobs: Jobs, texts: Texts = None, input: Files = None, output: Target = None, keep: o.Keep = None,
     rejects: o.RejectsFile = None, overwrite: o.Overwrite = False,
 ) -> int:  # fmt: skip
-    """Embed texts: each row of the input gives one row of the output, or one for each chunk of its text.
+    """Embed texts: write one output row for each input row, or for each chunk of its text.
 
-    A row that cannot be embedded (blank, not a string, a corrupt line) gives a null row and is listed. The run
-    continues, and ends with exit code 1.
+    A row that cannot be embedded (blank, not a string, a corrupt line) becomes a null row and is listed. The run
+    continues, and exits with code 1.
 
     Examples:
         afterword embed -m minilm "The bank raised its rates."
@@ -161,11 +162,11 @@ def embed(
     with interruptible(lambda: kept_in(folder)):
         if folder is not None:
             if texts or not input or rejects or fitting.save or Path("-") in input:
-                raise typer.BadParameter("a job reads --input FILE, lists rejects in its folder, and has no --save")
+                raise typer.BadParameter("a job needs --input FILE, and takes no TEXT, stdin, --rejects or --save")
             keep = list(dict.fromkeys([*filter(None, [jobs.id]), *kept]))
             inputs = replace(inputs, files=files_of(input), keep=tuple(keep))
         elif input and len(input) > 1:
-            raise typer.BadParameter("several files go into a job: write -o FOLDER/", param_hint="--input")
+            raise typer.BadParameter("several files need a job: pass -o FOLDER/", param_hint="--input")
         elif input and input[0] != Path("-"):
             inputs = replace(inputs, files=tuple(input))
         columns = [*kept, *filter(None, [condition.condition_field])]
@@ -173,7 +174,7 @@ def embed(
         file = None if path is None else OutputFile(path, rejects, overwrite)
         if file is not None:
             file.check(inputs, len(methods))
-        if inputs.files and inputs.files[0].is_file():  # mistakes are reported before torch is imported
+        if inputs.files and inputs.files[0].is_file():  # report mistakes before torch is imported
             next(read_ahead(inputs.items()), None)
         model.located()
         fitting.check(methods, overwrite)
@@ -188,23 +189,23 @@ def embed(
 
 
 def target_of(output: str | None, jobs: Jobs) -> tuple[Path | None, Path | None]:
-    """The folder of a job, or the file, that --output names; at most one of the two."""
+    """Return --output as a job folder or as a file: one of the two, or neither."""
     output = None if output == "-" else output
     path = None if output is None else Path(output)
     if path is not None and output and (output.endswith(("/", "\\")) or (path / JOB).is_file()):
         return path, None
     if path is not None and not path.suffix:
-        raise typer.BadParameter(f"{output!r}: write {output}/ for the folder of a job, or {output}.parquet for a file")
+        raise typer.BadParameter(f"{output!r}: use {output}/ for a job folder, or {output}.parquet for a single file")
     if jobs.dry_run:
         return path or Path(), None
     if jobs != Jobs():
         name = next(name for name, value in vars(jobs).items() if value != getattr(Jobs, name)).replace("_", "-")
-        raise typer.BadParameter(f"--{name} is an option of a job: write -o FOLDER/")
+        raise typer.BadParameter(f"--{name} applies only to a job: pass -o FOLDER/")
     return None, path
 
 
 def kept_in(folder: Path | None) -> str:
-    """Say what an interruption keeps of a job; "" if there is no job."""
+    """Say what is kept of an interrupted job; "" if there is no job."""
     if folder is None or not (folder / JOB).is_file():
         return ""
     from ..jobs.job import Job
@@ -213,7 +214,7 @@ def kept_in(folder: Path | None) -> str:
 
 
 def recipe_of(model: Model, method: Method, speed: Speed, **more: Any) -> Recipe:
-    """Describe how vectors are made, from the options."""
+    """Build the recipe for making vectors from the options."""
     from ..jobs.recipe import Recipe
 
     load = {name: value for name, value in vars(model).items() if value and name != "model"}
@@ -222,7 +223,7 @@ def recipe_of(model: Model, method: Method, speed: Speed, **more: Any) -> Recipe
 
 
 class JobBar(Listener):
-    """The progress of a job: a bar, and the counts of its shards."""
+    """Show a job's progress as a bar, and add up the counts of its shards."""
 
     def __init__(self, progress: bool | None) -> None:
         self.progress, self.before, self.counts = progress, 0, Counter[str]()
@@ -232,34 +233,34 @@ class JobBar(Listener):
         """Draw the bar."""
         self.before = before.rows
         if before.rows:
-            say(f"{plural(before.rows, 'row')} done before")
+            say(f"{plural(before.rows, 'row')} already done")
         self.bar = Bar("", "rows", rows, self.progress, done=before.rows).__enter__()
 
     def more(self, rows: float) -> None:
-        """Count rows that were embedded; processes report every half second, also when there are none."""
+        """Count embedded rows; processes report every half second, even if there are none."""
         if rows:
             self.bar.update(rows)
 
     def done(self, number: int, counts: Mapping[str, int]) -> None:
-        """Count a shard."""
+        """Add the counts of a shard."""
         self.counts.update(counts)
 
     def __enter__(self) -> JobBar:
         return self
 
     def __exit__(self, *error: Any) -> None:
-        """Stop the bar, and say how many texts were truncated, or are unknown."""
+        """Stop the bar, and say how many texts were truncated or mostly unknown to the model."""
         if self.bar is not None:
             self.bar.__exit__(*error)
         cut, lost, unknown = (self.counts[name] for name in ("cut", "lost", "unknown"))
         if cut:
-            say(f"warning: {plural(cut, 'text')} truncated, {lost:,} tokens dropped: --chunk keeps them")
+            say(f"warning: {plural(cut, 'text')} truncated, {lost:,} tokens dropped: pass --chunk to keep them")
         if unknown:
             say(f"warning: {TextsUnknown(unknown)}")
 
 
 def to_folder(folder: Path, inputs: Inputs, recipe: Recipe, speed: Speed, jobs: Jobs, overwrite: bool) -> int:
-    """Begin a job or resume it; returns the exit code."""
+    """Start or resume a job, and return the exit code."""
     from ..jobs.job import SHARD_ROWS, Job
     from ..jobs.run import run_by, run_job
     from ..jobs.shard import ShardWorker
@@ -281,23 +282,24 @@ def to_folder(folder: Path, inputs: Inputs, recipe: Recipe, speed: Speed, jobs: 
 
 
 def print_estimate(inputs: Inputs, recipe: Recipe) -> int:
-    """Print the rows, tokens, time and size of a job."""
+    """Print a job's number of rows, and its estimated tokens, time and size."""
     from ..jobs.run import estimate
 
-    found = estimate(inputs, recipe)
-    print(f"rows    {found['rows']:,}, {found['rejected']:,} of them without a text")
-    print(f"tokens  about {found['tokens']:,}")
-    print(f"time    about {clock_time(found['seconds'])} in one process, by a sample of {found['sample']} texts")
-    print(f"size    about {found['size'] / 1e6:,.1f} MB")
+    expected = estimate(inputs, recipe)
+    print(f"rows    {expected['rows']:,}, {expected['rejected']:,} of them without a text")
+    print(f"tokens  about {expected['tokens']:,}")
+    time_taken = clock_time(expected["seconds"])
+    print(f"time    about {time_taken} in one process, estimated from a sample of {expected['sample']} texts")
+    print(f"size    about {expected['size'] / 1e6:,.1f} MB")
     return 0
 
 
 def to_file(
     output: OutputFile, inputs: Inputs, listed: Reader | None, recipe: Recipe, speed: Speed, save: Path | None = None
 ) -> int:
-    """Embed rows to a file by a job in a hidden folder; returns the exit code.
+    """Embed rows to a file through a job in a hidden folder, and return the exit code.
 
-    The input is `listed`, if there is one, else the file of `inputs`, else the standard input.
+    The input is `listed` if it is not None, otherwise the file of `inputs`, otherwise standard input.
     """
     from ..jobs.job import SHARD_ROWS, Job
     from ..jobs.output import finish, hidden_folder, kind_of
@@ -331,7 +333,7 @@ def to_file(
 
 
 def rereadable(inputs: Inputs, listed: Reader | None, folder: Path) -> Inputs:
-    """Copy input that can be read only once (texts, the standard input, a pipe) to a file in the folder."""
+    """Copy input that can be read only once (texts, standard input, a pipe) to a file in the folder."""
     from ..files.read import format_of
     from ..jobs.output import copy_input
 
@@ -350,14 +352,14 @@ def to_stdout(
     inputs: Inputs, listed: Reader | None, recipe: Recipe, speed: Speed, listing: Path | None,
     save: Path | None = None, overwrite: bool = False,
 ) -> int:  # fmt: skip
-    """Embed rows to the standard output, each window at once; arguments as for `to_file`."""
+    """Embed rows to standard output, one window at a time; the arguments are those of `to_file`."""
     from ..jobs.output import Rejects, check_some, json_lines
     from ..jobs.rows import embed_window, windows
 
     stdout, rows = typer.get_binary_stream("stdout"), 0
 
     def kept() -> str:
-        return f"{plural(rows, 'row')} written to the standard output; with --output FILE, a run can be resumed"
+        return f"{plural(rows, 'row')} written to stdout; with --output FILE, a run can be resumed"
 
     reader = listed or inputs.open(0, say)
     say_loading(recipe.model, speed.progress)
@@ -385,7 +387,7 @@ def to_stdout(
 
 
 def summary(rows: int, rejected: int, new: int, listing: Path | None, seconds: float, where: str = "") -> str:
-    """The last line of a run, with the rate of the ``new`` rows that this run embedded.
+    """Format the last line of a run, with the rate for the ``new`` rows that this run embedded.
 
     >>> summary(3, 0, 3, None, 1.0), summary(2000, 3, 500, Path("bad.jsonl"), 10.0)
     ('3 rows in 1.0 s (3 rows/s)', '2,000 rows, 500 of them in 10.0 s (50 rows/s); 3 rejected, listed in bad.jsonl')
@@ -398,23 +400,23 @@ def summary(rows: int, rejected: int, new: int, listing: Path | None, seconds: f
 
 
 def fit_texts(path: Path) -> list[str]:
-    """The texts of a file to fit on; rows without a text are reported."""
+    """Read the texts to fit on from a file, and report rows without a text."""
     from ..jobs.rows import texts_to_fit
 
     texts, without = texts_to_fit(path)
     if without:
-        say(f"warning: {path}: {without:,} of {len(texts) + without:,} rows hold no text to fit on")
+        say(f"warning: {path}: {without:,} of {len(texts) + without:,} rows have no text to fit on")
     return texts
 
 
 def check_fit(fit: object, methods: Iterable[AnyMethod], steps: Iterable[Post]) -> None:
-    """Refuse --fit where no method and no step is fitted to texts, and its absence where one is."""
+    """Refuse --fit if no method or step needs fitting, and require it if one does."""
     from ..post import Unfitted, spelled
 
     unfitted = [str(member) for method in methods for member in method.members if not member.weigh.fitted]
     unfitted += [spelled([step]) for step in steps if isinstance(step, Unfitted)]
     if fit is None and unfitted:
-        raise typer.BadParameter(f"{unfitted[0]} is fitted to texts: pass a file of them", param_hint="--fit")
+        raise typer.BadParameter(f"{unfitted[0]} must be fitted on texts: pass a file of texts", param_hint="--fit")
     if fit is not None and not unfitted:
-        raise typer.BadParameter("no method (tfidf, sif, ...) and no step (centre, whiten, ...) needs it: leave it out",
+        raise typer.BadParameter("no method (tfidf, sif, ...) or step (centre, whiten, ...) needs it: remove it",
                                  param_hint="--fit")  # fmt: skip

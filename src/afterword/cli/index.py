@@ -195,7 +195,7 @@ class Build:
         index.check_settings(info)
         index.add_columns(kinds)
         if name == FIRST and index.rows:
-            say(f"{plural(index.rows, 'row')} done before")
+            say(f"{plural(index.rows, 'row')} already done")
         return index
 
     def _finish(self, update: Update) -> int:

@@ -1,4 +1,4 @@
-"""``afterword job``: the progress of a job, a check of its vectors, and its rows as one file."""
+"""``afterword job``: show a job's progress, check its vectors, or join its rows into one file."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from . import options as o
 from .console import REJECTED, say
 
 job = typer.Typer(
-    help="Show the progress of a job of `embed -o FOLDER/`, check its vectors, or join its rows to one file.",
+    help="Show the progress of a job started by `embed -o FOLDER/`, check its vectors, or join its rows into one file.",
     cls=Verbs,
     **SETTINGS,
 )
-Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder of the job.", show_default=False)]
+Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="The job folder.", show_default=False)]
 
 
 @job.command("status", cls=Verb)
 def status(folder: Folder, as_json: o.AsJson = False) -> int:
-    """Print the progress of a job.
+    """Print a job's progress.
 
     Examples:
         afterword job status vectors/
@@ -53,7 +53,7 @@ def status(folder: Folder, as_json: o.AsJson = False) -> int:
 def verify(
     folder: Folder,
     shards: Annotated[
-        int, typer.Option("--shards", min=0, metavar="K", help="Number of shards, drawn at random, to embed again.")
+        int, typer.Option("--shards", min=0, metavar="K", help="Number of randomly chosen shards to embed again.")
     ] = 1,
     trust: o.Trust = False,
 ) -> int:
@@ -90,7 +90,7 @@ def join(
     ],
     overwrite: o.Overwrite = False,
 ) -> int:
-    """Write all rows of a job to one file, in the order of the input.
+    """Write all rows of a job to one file, in input order.
 
     Examples:
         afterword job join vectors/ -o vectors.parquet
