@@ -36,7 +36,7 @@ def test_a_page_and_a_folder(run: Run, bert: Path, dev: Path, tmp_path: Path):
                 "--plot", tmp_path / "heads.svg")  # fmt: skip
     assert (ended.code, ended.err) == (0, "")
     found = json.loads((out / "tune.json").read_text())
-    assert f"{found['tried']} recipes, 48 pairs: 24 rank, 24 confirm (seed 0)" in ended.out
+    assert f"{found['tried']} recipes, 48 pairs: 24 for ranking, 24 for confirming (seed 0)" in ended.out
     assert "classical:pool=cls,states=layer:1  <- simplest, leader" in ended.out
     assert "chosen: classical:pool=cls,states=layer:1, better than the default by" in ended.out
     assert f"saved in {out}" in ended.out and "20 pairs" in ended.out

@@ -1,1 +1,1 @@
-"""Adapters: encoders as models of other libraries (mteb), and models of other libraries as embedders."""
+"""Adapters: encoders as models for other libraries (mteb), and other libraries' models as embedders."""

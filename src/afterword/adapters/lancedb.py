@@ -27,9 +27,9 @@ NAME = "afterword"
 
 @lru_cache(maxsize=4)
 def loaded(name: str, method: str | None, device: str | None) -> Encoder:
-    """Load an encoder once per process. Methods in files are refused: a table from anywhere may name one."""
+    """Load an encoder once per process. Refuse a method in a file, which an untrusted table might contain."""
     if method is not None and method.startswith("@"):
-        raise InputError(f"method={method!r}: a table must not run code from a file: pass the name of a method")
+        raise InputError(f"method={method!r}: a table must not run code from a file: pass a method's name")
     return Encoder.load(name, method, device=device)
 
 
@@ -38,8 +38,8 @@ class AfterwordFunction(TextEmbeddingFunction):
     """An embedding function of LanceDB.
 
     Attributes:
-        name: the model, as `Encoder.load` takes it. Code that comes with a model is never run.
-        method: as in "reba:copies=2"; None = the one saved in the folder, or classical.
+        name: the model, as for `Encoder.load`. Code that comes with a model is never run.
+        method: the method, as in "reba:copies=2"; None = the one saved in the folder, or classical.
         device: None = a GPU if there is one.
         max_retries: 0, because the same error would occur again.
     """
@@ -52,7 +52,7 @@ class AfterwordFunction(TextEmbeddingFunction):
 
     @property
     def encoder(self) -> Encoder:
-        """The encoder."""
+        """The loaded encoder."""
         return loaded(self.name, self.method, self.device)
 
     def ndims(self) -> int:

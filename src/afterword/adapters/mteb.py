@@ -1,4 +1,4 @@
-"""mteb: an encoder as a model of ``mteb.evaluate``, and mteb's tasks in ``afterword evaluate``."""
+"""Encoders as models for ``mteb.evaluate``, and mteb's tasks in ``afterword evaluate``."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from ..tasks.task import Array, Embedder, Folder, Loaded, Scores, Source, Task, 
 
 
 def as_mteb(encoder: Encoder, name: str | None = None) -> MtebModel:
-    """An encoder as a model of mteb, whose `ModelMeta` has the encoder's fingerprint and the method's options.
+    """Wrap an encoder as a model for mteb, with its fingerprint and its method's options in the `ModelMeta`.
 
-    mteb's `batch_size` is ignored: an encoder's batches have a budget of tokens, and its vectors do not depend on the
-    batches. Equal texts are embedded once; a blank text is replaced by ".".
+    mteb's `batch_size` is ignored: an encoder's batches are limited by their tokens, and its vectors do not depend on
+    the batches. Equal texts are embedded once; a blank text is replaced by ".".
 
     Args:
         encoder: the encoder.
@@ -63,7 +63,7 @@ def as_mteb(encoder: Encoder, name: str | None = None) -> MtebModel:
 
 
 def _name(path: str) -> str:
-    """A model's name on the Hub, also from a path in its cache, or "local/" and the name of the folder."""
+    """Find a model's name on the Hub from its name or its path in the cache; else return "local/" and its folder."""
     cached = next((part for part in Path(path).parts if part.startswith("models--")), None)
     if cached is not None:
         return cached.removeprefix("models--").replace("--", "/", 1)
@@ -80,9 +80,9 @@ def require_mteb() -> None:
 
 @dataclass(eq=False)
 class MtebModel:
-    """A model of mteb (an `EncoderProtocol`) around an embedder.
+    """An embedder as a model for mteb (an `EncoderProtocol`).
 
-    Prompts are by name: of a task or a type of task, optionally with "-query" or "-document"; or of a prompt type.
+    Prompts are keyed by the name of a task or a task type, optionally with "-query" or "-document", or by prompt type.
     """
 
     embedder: Embedder
@@ -102,19 +102,19 @@ class MtebModel:
         batch_size: int | None = None,
         **options: Any,
     ) -> Array:
-        """Sentence vectors (n, D) of the n texts in mteb's batches.
+        """Compute the sentence vectors (n, D) of the n texts in mteb's batches.
 
-        The task and the prompt type select a prompt. Further options go to `Encoder.encode`, as in
+        The task and the prompt type select a prompt. Other options are passed to `Encoder.encode`, as in
         ``mteb.evaluate(..., encode_kwargs={"batch_tokens": 4096})``.
         """
         texts = [as_read(text) for batch in inputs for text in batch["text"]]
         options |= self._prompted(task_metadata, prompt_type)
-        if show_progress_bar:  # False is not passed on: an embedder need not have the option
+        if show_progress_bar:  # False is not passed on, because an embedder may lack the option
             options["show_progress_bar"] = True
         return np.asarray(self.embedder.encode(texts, **options))
 
     def _prompted(self, task_metadata: Any, prompt_type: Any) -> dict[str, Any]:
-        """The option of `encode` for a task's prompt, by mteb's names or sentence-transformers'."""
+        """Return the option for `encode` that selects a task's prompt, by mteb's or sentence-transformers' name."""
         if not self.prompts:
             return {}
         from mteb.models.abs_encoder import get_prompt_name
@@ -128,22 +128,22 @@ class MtebModel:
         return {} if kind is None else {"prompt": ""}  # like `Encoder.encode_query`, never the default prompt
 
     def similarity(self, embeddings1: Any, embeddings2: Any) -> Tensor:
-        """The similarity of each of n vectors with each of m (n, m)."""
+        """The similarity of each of n vectors to each of m vectors (n, m)."""
         return torch.from_numpy(similarity(embeddings1, embeddings2, self.similarity_fn_name))
 
     def similarity_pairwise(self, embeddings1: Any, embeddings2: Any) -> Tensor:
-        """The similarity of each vector with the vector of the same index (n,)."""
+        """The similarity of each vector to the vector with the same index (n,)."""
         return torch.from_numpy(pairwise(embeddings1, embeddings2, self.similarity_fn_name))
 
 
 SEED = 42
-"""mteb's default seed. The seed of a run is added, so that seed 0 gives mteb's scores."""
+"""mteb's default seed. A run's seed is added to it, so that seed 0 reproduces mteb's scores."""
 
 TEXTS = ("sentence1", "sentence2", "text", "sentences")
-"""mteb's names of columns with texts; texts in other columns are embedded on demand."""
+"""mteb's names for columns of texts; texts in other columns are embedded on demand."""
 
 MTEB_NAMES = {"CMedQAv1": "CMedQAv1-reranking", "CMedQAv2": "CMedQAv2-reranking", "STSB-zh": "STSB"}
-"""mteb's names of C-MTEB's tasks that have different names in ReBA's tables."""
+"""mteb's names for the C-MTEB tasks that have different names in ReBA's tables."""
 
 ON_TEST = ("ATEC", "BQ", "STSB-zh")
 """Tasks with two splits, of which C-MTEB evaluates only "test" (mteb's benchmark "MTEB(cmn, v1)"). For
@@ -151,7 +151,7 @@ MultilingualSentiment it averages both."""
 
 
 def mteb_task(name: str) -> MtebTask:
-    """Find a task of mteb by its name in mteb or in ReBA's tables.
+    """Find an mteb task by its name in mteb or in ReBA's tables.
 
     >>> mteb_task("STSB").name, mteb_task("STSB-zh").name
     ('STSB-zh.mteb', 'STSB-zh.mteb')
@@ -165,10 +165,10 @@ def mteb_task(name: str) -> MtebTask:
 
 @dataclass(frozen=True)
 class MtebTask(Task):
-    """A task of mteb, with mteb's data, settings and metrics; the main score is mteb's.
+    """An mteb task, with mteb's data, settings and metrics; the main score is mteb's.
 
     Args:
-        official: mteb's name of the task.
+        official: mteb's name for the task.
         split: the split to evaluate; None = those that mteb evaluates, averaged.
     """
 
@@ -187,7 +187,7 @@ class MtebTask(Task):
         return next((group for group, names in CMTEB.items() if name in names), "mteb")
 
     def new(self, seed: int = 0) -> Any:
-        """Create mteb's object of the task, without data; the seed is added to mteb's."""
+        """Create mteb's task object, without data; the seed is added to mteb's default seed."""
         require_mteb()
         import mteb
 
@@ -196,7 +196,7 @@ class MtebTask(Task):
         except KeyError as e:
             raise InputError(f"mteb has no task {self.official!r}: {str(e.args[0]).splitlines()[0]}") from None
         if set(kind.metadata.modalities) != {"text"}:
-            raise InputError(f"mteb's {self.official} is about {', '.join(kind.metadata.modalities)}, not text alone")
+            raise InputError(f"{self.official} uses {', '.join(kind.metadata.modalities)}: choose a text-only task")
         task = kind(seed=SEED + seed)
         return task.filter_eval_splits([self.split]) if self.split else task
 
@@ -206,7 +206,7 @@ class MtebTask(Task):
         return str(self.new().metadata.dataset.get("revision", "main")) if copy is None else folder_digest(copy)
 
     def load(self, source: Source) -> LoadedMteb:
-        """Load the data by mteb's loader, from the Hub or a folder with copies of its repositories ("C-MTEB/ATEC")."""
+        """Load the data with mteb's loader, from the Hub or a folder with copies of repositories ("C-MTEB/ATEC")."""
         task, copy = self.new(), self._copy(source)
         if copy is not None:
             task.metadata = task.metadata.model_copy(update={"dataset": {**task.metadata.dataset, "path": str(copy)}})
@@ -216,7 +216,7 @@ class MtebTask(Task):
             datasets.disable_progress_bars()
             with warnings.catch_warnings(action="ignore"):
                 task.load_data()
-        except Exception as e:  # of datasets, the Hub, the network or mteb: no data in any case
+        except Exception as e:  # from datasets, the Hub, the network or mteb
             reason = (str(e).strip() or type(e).__name__).splitlines()[0].rstrip(".")
             raise MissingDataset(f"{self.official} cannot be loaded: {reason}; {self._advice()}") from None
         return LoadedMteb(self, task)
@@ -234,12 +234,12 @@ class MtebTask(Task):
         data = self.new().metadata.dataset
         path, revision = data["path"], data.get("revision", "main")
         command = f"hf download {path} --repo-type dataset --revision {revision} --local-dir DIR/{path}"
-        return f"data=hub downloads it, and `{command}` makes a copy for data=DIR"
+        return f"data=hub downloads it; `{command}` makes a copy for data=DIR"
 
 
 @dataclass(frozen=True)
 class LoadedMteb(Loaded):
-    """A task of mteb, and mteb's object with its data."""
+    """An mteb task, and mteb's task object with its data."""
 
     task: MtebTask
     loaded: Any
@@ -252,16 +252,16 @@ class LoadedMteb(Loaded):
         return list(dict.fromkeys(text for part in parts for text in _texts(part)))
 
     def score(self, embedder: Embedder, seed: int) -> Scores:
-        """Run ``mteb.evaluate`` on an encoder. Splits and subsets are averaged, as by mteb."""
+        """Run ``mteb.evaluate`` on an encoder. Splits and subsets are averaged, as in mteb."""
         import mteb
         from mteb.models.model_meta import ModelMeta
 
         task = self.task.new(seed)
         task.metadata, task.dataset, task.data_loaded = self.loaded.metadata, self.loaded.dataset, True
-        encoder = getattr(embedder, "embedder", embedder)  # that of a candidate
+        encoder = getattr(embedder, "embedder", embedder)  # a candidate's encoder
         prompts, similarity_fn = getattr(encoder, "prompts", None), getattr(encoder, "similarity_fn_name", "cosine")
         model = MtebModel(embedder, ModelMeta.create_empty(), prompts or {}, similarity_fn)
-        with warnings.catch_warnings(action="ignore"):  # of libraries that mteb uses
+        with warnings.catch_warnings(action="ignore"):  # from libraries that mteb uses
             (result,) = mteb.evaluate(
                 model, [task], co2_tracker=False, cache=None, show_progress_bar=False,
                 encode_kwargs={"show_progress_bar": False},
@@ -271,7 +271,7 @@ class LoadedMteb(Loaded):
 
 
 def averaged(parts: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Average the metrics that all parts have, without retrieval's confidence curves.
+    """Average the metrics that all parts have, except retrieval's nAUC scores.
 
     >>> averaged([{"a": 1, "hf_subset": "x"}, {"a": 2.0, "b": 3}])
     {'a': 1.5}

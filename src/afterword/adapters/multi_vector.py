@@ -1,4 +1,4 @@
-"""An encoder as a MultiVectorEncoder of sentence-transformers 6, for late interaction (MaxSim)."""
+"""An encoder as a MultiVectorEncoder from sentence-transformers 6, for late interaction (MaxSim)."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ TOKENS = "token_embeddings"
 
 
 class AfterwordTokens(Afterword):
-    """A model and a method as the first module, with the vectors of `Encoder.encode_tokens`."""
+    """A MultiVectorEncoder's first module: a model and a method that compute the vectors of `encode_tokens`."""
 
     def forward(self, features: dict[str, Tensor], **kwargs: Any) -> dict[str, Tensor]:
-        """Run a batch, the result of `preprocess`, with gradients if torch has them enabled.
+        """Run a batch returned by `preprocess`, with gradients if torch has them enabled.
 
         Returns:
             The features with ``token_embeddings`` (T, n, D) of the texts' tokens, and ``attention_mask`` (T, n), which
@@ -44,11 +44,11 @@ class AfterwordTokens(Afterword):
 
 
 def multi_vector_encoder(encoder: Encoder, **options: Any) -> Any:
-    """An encoder as a MultiVectorEncoder with the same weights in memory; its vectors have length 1.
+    """Make a MultiVectorEncoder that shares the encoder's weights in memory; its vectors have length 1.
 
-    Its ``save`` writes a folder that MultiVectorEncoder loads again with ``trust_remote_code=True``.
+    Its ``save`` writes a folder that MultiVectorEncoder can load with ``trust_remote_code=True``.
 
-    Post-processing steps apply to the vectors of tokens; one that is neither a matrix nor a normalisation is a
+    Post-processing steps apply to the token vectors; a step that is neither a matrix nor a normalisation raises a
     ModelError. Options are passed to MultiVectorEncoder; ``device`` defaults to the encoder's device.
 
     >>> from afterword import Encoder

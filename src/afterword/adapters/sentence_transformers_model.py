@@ -1,4 +1,4 @@
-"""Folders that sentence-transformers runs itself: models without a transformer, such as GloVe."""
+"""Saved models that sentence-transformers itself must run: those without a transformer, such as GloVe."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class SentenceTransformerModel:
         except ImportError:
             raise MissingExtra("sentence-transformers", "st") from None
         if not (folder / "modules.json").is_file():
-            raise MissingDataset(f"{folder} has no modules.json: pass a folder that sentence-transformers has saved")
+            raise MissingDataset(f"{folder} has no modules.json: pass a folder that was saved by sentence-transformers")
         self.folder = folder
         try:
             self.model: Any = SentenceTransformer(str(folder), device=device, local_files_only=True)
@@ -31,14 +31,14 @@ class SentenceTransformerModel:
             raise ModelError(f"{folder} cannot be loaded by sentence-transformers: {first:.300}") from None
 
     def encode(self, texts: Sequence[str], /, *, conditions: Sequence[str] | None = None) -> Array:
-        """Sentence vectors (n, D), by the model's `encode`; conditions are an InputError."""
+        """Compute sentence vectors (n, D) with the model's `encode`; conditions raise an InputError."""
         if conditions is not None:
-            raise InputError(f"{self.folder.name} has no template with a condition: use a method of an encoder")
+            raise InputError(f"{self.folder.name} has no template with a condition: use an encoder's method")
         return np.asarray(self.model.encode(list(texts), show_progress_bar=False), np.float32)
 
     def encode_words(self, texts: Sequence[str], words: Sequence[Any], /) -> Any:
-        """Raise an InputError: the library has no word vectors."""
-        raise InputError(f"{self.folder.name} is run by sentence-transformers, which has no word vectors")
+        """Raise an InputError, because the library does not compute word vectors."""
+        raise InputError(f"{self.folder.name} is run by sentence-transformers, which computes no word vectors")
 
     @property
     def identity(self) -> str:

@@ -40,11 +40,11 @@ class AttentionMatrix(Measurement):
 
     Attributes:
         name: what the matrix is: "head 1-10", "layer 6, mean of 12 heads", "backward attention".
-        tokens: the n tokens that the model reads, as letters, including template, copies and special tokens.
-        matrix: how much token i attends to token k (n, n). For backward attention A_new[i, k] of ReBA's Algorithm 1,
-            the maximum over layers and heads of (A + A^T) / 2, where triangle="upper" leaves only k >= i.
-        weights: the weight of each token in the text's vector (n,); None if the method does not take its weights from
-            this matrix.
+        tokens: the n tokens that the model reads, as text, including template, copies and special tokens.
+        matrix: how much token i attends to token k (n, n). For backward attention, A_new[i, k] of ReBA's Algorithm 1:
+            the maximum over layers and heads of (A + A^T) / 2; triangle="upper" keeps only k >= i.
+        weights: the weight of each token in the text's vector (n,); None if the method does not derive its weights
+            from this matrix.
     """
 
     name: str
@@ -59,10 +59,10 @@ class ForwardAttention(Measurement):
 
     Attributes:
         name: name of the encoder.
-        layers: share of each layer, between 0 and 1 (L,); 0 in a causal layer.
-        both_ways: the bidirectional layers of the method, counted from 1.
-        even: the share if every token attended to all n tokens equally, (n - 1) / 2n.
-        per_text: share of each text and layer (T, L).
+        layers: the share in each layer, between 0 and 1 (L,); 0 in a causal layer.
+        both_ways: the method's bidirectional layers, counted from 1.
+        even: the share if every token attended equally to all n tokens, (n - 1) / 2n.
+        per_text: the share in each text and layer (T, L).
     """
 
     name: str
@@ -72,7 +72,7 @@ class ForwardAttention(Measurement):
     per_text: Matrix
 
     def to_json(self) -> dict[str, object]:
-        """Return the fields, without the shares of single texts."""
+        """Return all fields except `per_text`."""
         return {name: value for name, value in super().to_json().items() if name != "per_text"}
 
 
@@ -81,22 +81,23 @@ def attention_matrices(
 ) -> list[AttentionMatrix]:
     """Compute attention matrices of a text: of heads, of layers (the mean over heads), and ReBA's for `reba`.
 
-    Without heads and layers, return the matrix that the method reads: ReBA's, or Ditto's head.
+    Without heads or layers, return the matrix that the method reads: ReBA's, or that of Ditto's head.
 
     Args:
-        encoder: its method gives the input format and the bidirectional layers.
+        encoder: its method determines the input format and the bidirectional layers.
         text: one string, or one list of token ids.
-        heads: (layer, head), both from 0; `afterword.methods.parse_head` reads "1-10".
-        layers: from 0.
+        heads: pairs (layer, head), both from 0; `afterword.methods.parse_head` converts "1-10" to a pair.
+        layers: indices of layers, from 0.
 
     Returns:
-        Heads, layers and ReBA's matrix, in this order; empty if none is requested and the method reads no attention.
+        Matrices of heads, of layers and ReBA's, in this order; empty if none is requested and the method reads no
+        attention.
 
     Raises:
-        NoSuchHead: the model does not have such a head or layer.
+        NoSuchHead: a head or layer does not exist in the model.
         AttentionNotSeen: the model's attention cannot be read.
         InputError: the text is blank, or longer than the model's limit.
-        MethodError: the method cuts texts into chunks, or sums two streams.
+        MethodError: the method splits texts into chunks, or sums two streams.
     """
     method, backbone = one_method(encoder.method, "attention"), encoder.backbone
     weigh, facts = method.weigh, backbone.facts
@@ -138,8 +139,8 @@ def forward_attention(
     """Measure how much of each layer's attention goes to later tokens.
 
     Args:
-        encoder: its method gives the input format and the bidirectional layers.
-        texts: texts that are not blank.
+        encoder: its method determines the input format and the bidirectional layers.
+        texts: texts, none of them blank.
         name: name of the result; None = the method's name.
         limits: batch size and maximum length.
 
@@ -170,7 +171,7 @@ def matrix_table(view: AttentionMatrix) -> Table:
 
 
 def forward_table(results: Sequence[ForwardAttention]) -> Table:
-    """Format the share of forward attention by layer; bidirectional layers are marked."""
+    """Format the share of attention to later tokens by layer, and mark bidirectional layers."""
     rows = [
         {"layer": r.name}
         | {str(i): f"{100 * share:.1f} %" + (" *" if i in r.both_ways else "  ") for i, share in enumerate(r.layers, 1)}
@@ -182,23 +183,23 @@ def forward_table(results: Sequence[ForwardAttention]) -> Table:
 
 
 def plot(*panels: Axes, views: Sequence[AttentionMatrix]) -> None:
-    """Draw matrices with one scale: rows are tokens, columns the tokens that they attend to, darker is more weight.
+    """Draw matrices on a shared colour scale: each row's token attends to the columns' tokens; darker is more weight.
 
-    Heads as in Figure 2 of Ditto; ReBA's matrix, with the weights of the tokens above it, as in its Figures 1 and 2.
+    Heads are drawn as in Figure 2 of Ditto, ReBA's matrix as in ReBA's Figures 1 and 2, with the tokens' weights above.
     """
-    most = max(float(view.matrix.max()) for view in views)
+    largest = max(float(view.matrix.max()) for view in views)
     for axes in panels[len(views) :]:
         axes.set_axis_off()
-    images = [_plot(axes, view, most) for axes, view in zip(panels, views, strict=False)]
+    images = [_plot(axes, view, largest) for axes, view in zip(panels, views, strict=False)]
     on = panels[0].get_figure(root=True)
     on.colorbar(images[0], ax=list(panels), label="attention weight", shrink=0.6)  # type: ignore[union-attr]
 
 
-def _plot(axes: Axes, view: AttentionMatrix, most: float) -> AxesImage:
-    """Draw one matrix; shades go by the square root of the weight, the darkest is `most`."""
+def _plot(axes: Axes, view: AttentionMatrix, largest: float) -> AxesImage:
+    """Draw one matrix; the shade depends on the square root of the weight and is darkest for `largest`."""
     from matplotlib.colors import PowerNorm
 
-    image = axes.imshow(view.matrix, norm=PowerNorm(0.5, 0, most))
+    image = axes.imshow(view.matrix, norm=PowerNorm(0.5, 0, largest))
     tokens, title = [figure.printable(token, 16) for token in view.tokens], figure.printable(view.name, 80)
     axes.set_xticks(range(len(tokens)), tokens, rotation=90, fontsize=8)
     axes.set_yticks(range(len(tokens)), tokens, fontsize=8)
@@ -221,7 +222,7 @@ def draw(path: Path, views: Sequence[AttentionMatrix], text: str, *, dark: bool 
     down = -(-len(views) // across)
     figure.draw(
         path, partial(plot, views=views), size=(across * (side + 1.2), down * (side + 1.4) + 1.0), dark=dark,
-        panels=(down, across), title="Attention", note=f"“{text}”; shades go by the square root of the weight",
+        panels=(down, across), title="Attention", note=f"“{text}”; shades show the square root of the weight",
     )  # fmt: skip
 
 
@@ -230,7 +231,7 @@ def _require_attention(encoder: Encoder) -> None:
     sight = one_method(encoder.method, "attention").sight
     if sight.couple != "replace":
         raise MethodError(
-            f"couple={sight.couple!r} runs a second stream, whose attention is not read: use couple='replace'"
+            f"couple={sight.couple!r} runs a second stream, whose attention cannot be read: use couple='replace'"
         )
     encoder.backbone.require(True, sight)
 

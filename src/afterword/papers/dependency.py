@@ -66,14 +66,14 @@ def dependency(
 ) -> Dependency:
     """Correlate the pivot of each sentence with its other tokens.
 
-    Special tokens and the tokens of a template count too, so compare models with the same template, or without one,
-    as Figure 2 does.
+    Special tokens and template tokens count too, so compare models with the same template, or without one, as Figure 2
+    does.
 
     Args:
-        encoder: its method gives the input format, the hidden states and the bidirectional layers.
+        encoder: its method determines the input format, the hidden states and the bidirectional layers.
         texts: sentences.
-        pivot: the "last" token, as for LLaMA in the paper, or the "first", BERT's [CLS]; None is "last" for a causal
-            model, else "first".
+        pivot: the "last" token, as for LLaMA in the paper, or the "first", as for BERT ([CLS]); None = "last" for a
+            causal model, otherwise "first".
         name: name of the result; None = the method's name.
         limits: batch size and maximum length.
 
@@ -94,7 +94,7 @@ def dependency(
 
 
 def _correlate(states: Tensor, pivot: int) -> list[float]:
-    """Mean Spearman's correlation of the pivot with the other tokens, for texts of one length (G, n, D)."""
+    """Mean Spearman's correlation of the pivot with the other tokens, for texts of equal length (G, n, D)."""
     n = states.shape[1]
     if n == 1:
         return [math.nan] * len(states)
@@ -117,7 +117,7 @@ def table(results: Sequence[Dependency]) -> Table:
 
 
 def plot(axes: Axes, results: Sequence[Dependency]) -> None:
-    """Draw a box per result, as in Figures 2 and 5 of BeLLM; triangles are means, dotted lines the paper's."""
+    """Draw a box per result, as in Figures 2 and 5 of BeLLM; triangles are means, dotted lines the paper's means."""
     from matplotlib import rcParams
 
     line = {"color": rcParams["text.color"]}

@@ -1,7 +1,7 @@
-"""Draw figures with matplotlib to files for light and dark pages.
+"""Draw matplotlib figures to files, for light and dark pages.
 
-The plot of a claim is ``plot(axes, result)`` in its file. It takes its colours from the current style, so it also draws
-on your axes: ``with plt.style.context(figure.LIGHT): dependency.plot(plt.figure().subplots(), results)``.
+Each measurement's file has a function ``plot(axes, result)``. It takes colours from the current style, so you can also
+draw on your own axes: ``with plt.style.context(figure.LIGHT): dependency.plot(plt.figure().subplots(), results)``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ..files.atomic import atomic_file, check_target
 KINDS = (".png", ".svg", ".pdf")
 LIGHT = Path(__file__).with_name("light.mplstyle")
 DARK = Path(__file__).with_name("dark.mplstyle")
-"""Colours for dark pages; use it after `LIGHT`."""
+"""Colours for dark pages, to be applied after `LIGHT`."""
 
 
 def draw(
@@ -36,16 +36,16 @@ def draw(
 
     Args:
         path: a .png (300 dpi), .svg or .pdf file. An existing file is replaced once the new one is complete.
-        plot: a function that draws on the axes of all panels, which it gets row by row as arguments.
+        plot: a function that draws on the axes of all panels, which are its arguments, row by row.
         size: width and height in inches.
         title: text above the panels.
         note: text in small print below the panels.
         panels: number of rows and columns.
-        dark: also draw a file NAME-dark for dark pages.
+        dark: also draw a version for dark pages, with "-dark" appended to the file's stem.
 
     Raises:
-        InputError: the file has a different ending.
-        DataError: it cannot be written.
+        InputError: the file's ending is not one of `KINDS`.
+        DataError: the file cannot be written.
         MissingExtra: matplotlib is not installed.
     """
     check(path, dark)
@@ -89,7 +89,7 @@ def check(path: Path, dark: bool = False) -> None:
 
 
 def printable(text: str, most: int = 60) -> str:
-    r"""A text as matplotlib draws it literally: on one line, no formulas, no control characters, which break an .svg.
+    r"""Make a text safe to draw: on one line, without formulas, or control characters, which break an .svg.
 
     >>> print(printable("a\nb\x1b[31m$x$"))
     a b [31m\$x\$
@@ -99,7 +99,7 @@ def printable(text: str, most: int = 60) -> str:
 
 
 def text_on(colour: Any) -> str:
-    """Black or white, whichever reads better on a colour: the contrast is 4.5 or more (WCAG 2.2).
+    """Choose black or white, whichever reads better on a colour: the contrast is at least 4.5 (WCAG 2.2).
 
     >>> text_on("#e69f00")
     'black'

@@ -1,6 +1,6 @@
 """The gain of one encoder over another by kind of sentence pair: source, length, negation, where the texts differ.
 
-Source: BeLLM's first version ("DeeLM"), next check 3: do bidirectional layers help some kinds of sentences more?
+Source: check 3 planned in BeLLM's first version ("DeeLM"): do bidirectional layers help some kinds of sentences more?
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .measurement import Measurement, Table, percent
 
 Array = NDArray[np.floating]
 Kinds = dict[str, NDArray[np.bool_]]
-"""Which pairs are of each kind (n,)."""
+"""For each kind, which of the n pairs belong to it (n,)."""
 
 FEWEST = 30
 """A kind with fewer pairs is listed without scores."""
@@ -37,18 +37,18 @@ WORD = re.compile(r"n't\b|[\u3400-\u9fff]|[^\W\u3400-\u9fff]+(?:'[^\W\u3400-\u9f
 
 @dataclass(frozen=True)
 class Gain(Measurement):
-    """The gain of the second encoder over the first on one kind of pairs. Correlations are Spearman's.
+    """The gain of the second encoder over the first on one kind of pair. Correlations are Spearman's.
 
     Attributes:
-        by: what the kinds differ in: "all", "subset", "length", "negation", "difference", "overlap".
+        by: how pairs are divided into kinds: by "all", "subset", "length", "negation", "difference", "overlap".
         kind: name of the kind.
         pairs: number of pairs.
         first, second: correlations of the two encoders.
         gain: second - first.
-        interval: 95 % bootstrap interval of the gain, the same draws for both.
+        interval: 95% bootstrap confidence interval of the gain, with the same draws for both encoders.
         others: gain on this kind minus the gain on all other pairs.
-        others_interval: 95 % bootstrap interval of that.
-        forward: mean share of attention to later tokens in the second encoder's bidirectional layers; NaN without.
+        others_interval: 95% bootstrap confidence interval of `others`.
+        forward: mean share of attention to later tokens in the second encoder's bidirectional layers; NaN if none.
     """
 
     by: str
@@ -68,14 +68,14 @@ def gains(first: Encoder, second: Encoder, pairs: ScoredPairs) -> list[Gain]:
 
     Args:
         first: the baseline.
-        second: the encoder that is compared with it.
+        second: the encoder to compare with the baseline.
         pairs: scored pairs.
 
     Returns:
-        All pairs first, then the kinds; if the pairs have only one subset, none by subset.
+        The gain on all pairs, then the gain on each kind; subsets are kinds only if there are several.
 
     Raises:
-        InputError: fewer than `FEWEST` pairs.
+        InputError: there are fewer than `FEWEST` pairs.
         MethodError: the second method is an ensemble.
     """
     if len(pairs.gold) < FEWEST:
@@ -89,13 +89,13 @@ def gains(first: Encoder, second: Encoder, pairs: ScoredPairs) -> list[Gain]:
 
 
 def kinds_of(pairs: ScoredPairs) -> dict[str, Kinds]:
-    """The kinds of pairs, by what they differ in.
+    """Divide pairs into kinds, in five ways.
 
-    - subset: the source that the data name.
-    - length: words of both texts together, in thirds.
-    - negation: in how many of the two texts a word negates.
-    - difference: the position of the words that only one of the texts has, as a share of its length, in thirds.
-    - overlap: the share of the words of both texts that both have (Jaccard), in thirds.
+    - subset: the source named in the data.
+    - length: the number of words in both texts together, in thirds.
+    - negation: how many of the two texts contain a negation.
+    - difference: the mean relative position of the words that occur in only one of the texts, in thirds.
+    - overlap: the share of all distinct words that occur in both texts (Jaccard), in thirds.
 
     Args:
         pairs: n scored pairs.
@@ -120,7 +120,7 @@ def kinds_of(pairs: ScoredPairs) -> dict[str, Kinds]:
 
 
 def words_of(text: str) -> list[str]:
-    """The words and punctuation marks of a text in lower case; of Chinese, each character is a word.
+    """The words and punctuation marks of a text in lower case; each Chinese character is a word.
 
     >>> words_of("He isn't here."), words_of("我不去")
     (['he', "isn't", 'here', '.'], ['我', '不', '去'])
@@ -138,7 +138,7 @@ def negates(words: Sequence[str]) -> bool:
 
 
 def _position(a: Sequence[str], b: Sequence[str]) -> float:
-    """The mean position, from 0 to 1, of the words that only one of two texts has; NaN if there are none."""
+    """The mean position, from 0 to 1, of words that occur in only one of two texts; NaN if there are none."""
     positions = [(i + 0.5) / len(x) for x, y in ((a, {*b}), (b, {*a})) for i, word in enumerate(x) if word not in y]
     return float(np.mean(positions)) if positions else math.nan
 
@@ -187,7 +187,7 @@ def _forward(encoder: Encoder, pairs: ScoredPairs) -> Array:
 
 
 def table(results: Sequence[Gain], encoders: Sequence[str]) -> Table:
-    """Format a row per kind; * marks an interval without 0."""
+    """Format a row per kind; * marks a gain whose interval excludes 0."""
     rows = [
         {"by": r.by, "kind": r.kind, "pairs": f"{r.pairs:,}", "first": percent(r.first), "second": percent(r.second),
          "gain": _signed(r.gain, r.interval), "95 %": _range(r.interval),
@@ -196,8 +196,10 @@ def table(results: Sequence[Gain], encoders: Sequence[str]) -> Table:
         for r in results
     ]  # fmt: skip
     defined = sum(not math.isnan(interval[0]) for r in results for interval in (r.interval, r.others_interval))
-    title = "Spearman x 100; * is an interval without 0; forward: share of attention to later tokens in the second"
-    note = f"about one in twenty intervals excludes 0 by chance: {defined / 20:.0f} of these {defined}"
+    title = (
+        "Spearman x 100; * if the interval excludes 0; forward: the second encoder's share of attention to later tokens"
+    )
+    note = f"about one in twenty intervals excludes 0 by chance: {defined / 20:.0f} of the {defined} above"
     return Table(rows, [*encoders, title], [note], names=2)
 
 

@@ -2,7 +2,7 @@
 
 Source: Ditto, section 2 (Figure 1; Table 3: the impact matrix; Table 4: heads) and appendix A.1; Wu et al. 2020 for
 perturbed masking. Correlations are computed over the tokens of each text and averaged over texts, as in
-`afterword.tune`, because Ditto weighs the tokens of one text. The paper does not say how it combines texts.
+`afterword.tune`, because Ditto weights tokens within a text. The paper does not say how it combines texts.
 """
 
 from __future__ import annotations
@@ -64,11 +64,11 @@ class Agreement(Measurement):
 
     Attributes:
         name: name of the measure; a head as "1-10", layer and head from 1.
-        pearson, spearman: means over texts of the correlation over a text's tokens; NaN if no text has one.
-        tokens: number of tokens of all texts.
+        pearson, spearman: the correlation over a text's tokens, averaged over texts; NaN if undefined for every text.
+        tokens: total number of tokens.
         texts: number of texts in the mean.
         undefined: number of texts that are left out because the measure or TF-IDF is the same for all tokens.
-        dev: of a head, the score of Ditto with it on development pairs; NaN without them.
+        dev: for a head, Ditto's score with this head on development pairs; NaN without such pairs.
     """
 
     name: str
@@ -84,26 +84,26 @@ def impact(encoder: Encoder, text: Text, *, limits: Limits | None = None) -> Imp
     """Compute the impact matrix of one text, from N (N + 1) / 2 masked copies for N content tokens.
 
     Args:
-        encoder: an encoder whose model has a [MASK]; its method gives the states to compare, the last ones for
-            `classical`.
+        encoder: an encoder whose model has a [MASK] token; its method determines which states to compare: the last
+            layer's for `classical`.
         text: one string, or one list of token ids; it is not truncated.
         limits: batch size.
 
     Raises:
-        NoMaskToken: the model has no [MASK].
-        MethodError: the method adds more than special tokens to the text, or has bidirectional layers.
-        InputError: the text is too long, or has no token.
+        NoMaskToken: the model has no [MASK] token.
+        MethodError: the method adds more than special tokens to the text, or makes layers bidirectional.
+        InputError: the text is too long, or has no tokens.
     """
     method, backbone = one_method(encoder.method, "an impact matrix"), encoder.backbone
     if method.layout != Layout(add_special_tokens=method.layout.add_special_tokens) or method.sight:
-        raise MethodError(f"{method.name} changes the input or the model: an impact matrix needs classical()")
+        raise MethodError(f"{method.name} changes the input or the model: use classical() for an impact matrix")
     if backbone.tokenizer.hf.mask_token_id is None:
         raise NoMaskToken(f"{backbone.facts.kind} has no [MASK]: use an encoder such as BERT")
     segment = method.layout.write(check_texts([text]), backbone.tokenizer)[0].segments[0]
     start, end = segment.copies[0]
     n, longest = len(segment.ids), encoder.max_length
     if start == end or (longest is not None and n > longest):
-        raise InputError(f"the text has {n} tokens, {end - start} without special ones: pass a text of 1 to {longest}")
+        raise InputError(f"the text has {n} tokens, {end - start} without special ones: pass one with 1 to {longest}")
 
     def states(masked: Sequence[set[int]]) -> list[NDArray[np.float64]]:
         """The hidden states (n, D) of copies of the text, each with some tokens masked."""
@@ -125,7 +125,7 @@ def impact(encoder: Encoder, text: Text, *, limits: Limits | None = None) -> Imp
 
 
 def tfidf_weights(encoder: Encoder, texts: Sequence[str], corpus: Sequence[str]) -> list[Array]:
-    """Compute TF-IDF of each content token (N,): its count in the text times its idf in the corpus (`TfIdf`)."""
+    """Compute each content token's TF-IDF (N,): its count in the text times its idf in the corpus (`TfIdf`)."""
     tokenizer = encoder.backbone.tokenizer
     counts = count(corpus, tokenizer, encoder.backbone.vocabulary_size)
     inverse = torch.from_numpy(TfIdf().weigh(counts, tokenizer))
@@ -151,11 +151,11 @@ def head_agreements(
         encoder: an encoder whose model's attention can be read; its method is not used.
         texts: sentences.
         weights: weights per text (N,), from `tfidf_weights`.
-        dev: the score of Ditto with each head (L, H), from `afterword.tune.head_scores`.
+        dev: Ditto's score with each head (L, H), from `afterword.tune.head_scores`.
         limits: batch size.
 
     Returns:
-        One result per head, sorted by dev, or else by Pearson's correlation.
+        One result per head, sorted by `dev` if it was passed, otherwise by Pearson's correlation; best first.
 
     Raises:
         AttentionNotSeen: the model's attention weights cannot be read.
@@ -240,7 +240,7 @@ def table(name: str, results: Sequence[Agreement], texts: int, top: int = 1, als
 def plot(axes: Axes, result: Impact) -> None:
     """Draw the content tokens' impact matrix, as in Figure 1 of Ditto, with the means of its columns above.
 
-    The diagonal is 0 by definition and is left blank; the scale begins at the 2nd percentile of the rest.
+    The diagonal is 0 by definition and is left blank; the colour scale starts at the 2nd percentile of the rest.
     """
     inside = slice(*result.content)
     names = [figure.printable(token, 24) for token in result.tokens[inside]]
@@ -278,14 +278,14 @@ def plot_heads(
 ) -> None:
     """Draw a heat map of heads: a row per layer and a column per head, both counted from 1.
 
-    The scale begins at the 5th percentile, so that one bad head does not use up the shades.
+    The colour scale starts at the 5th percentile, so that one bad head does not take up most of its range.
 
     Args:
         axes: the axes to draw on.
         scores: scores of heads (L, H), drawn times 100; NaN where a head has none.
         label: the name of the scores, next to the scale.
-        best: a head that gets a solid frame, as (layer, head) from 0.
-        chosen: a head that gets a dashed frame.
+        best: the head to mark with a solid frame, as (layer, head) from 0.
+        chosen: the head to mark with a dashed frame.
     """
     from matplotlib.patches import Rectangle
 
@@ -310,7 +310,7 @@ def plot_heads(
 
 
 def draw_heads(path: Path, name: str, results: Sequence[Agreement], *, dark: bool = False) -> None:
-    """Draw the scores by which the heads of a model are ranked to a file; see `figure.draw`."""
+    """Draw to a file the scores by which a model's heads are ranked; see `figure.draw`."""
     best, scored = results[0], not math.isnan(results[0].dev)
     places = [(int(layer) - 1, int(head) - 1) for layer, head in (r.name.split("-") for r in results)]
     layers, heads = np.max(places, axis=0) + 1

@@ -55,7 +55,7 @@ class Isotropy(Measurement):
 
 
 def positive_pairs(pairs: ScoredPairs, above: float = 4.0) -> list[Pair]:
-    """Return the pairs that count as positive: those with a score above 4 of 5.
+    """Return the pairs that count as positive: by default, those with a score above 4 out of 5.
 
     Source: Gao et al. 2021 (SimCSE), section 3, on STS-B; Ditto's section 4 uses its tool.
 
@@ -111,12 +111,12 @@ def average_cosine(vectors: Vectors) -> float:
 
 
 def alignment(first: Vectors, second: Vectors, alpha: float = 2.0) -> float:
-    """The mean of the distance to the power alpha between the unit vectors of positive pairs; lower is closer.
+    """The mean of d^alpha over positive pairs, with d the distance between their unit vectors; lower is closer.
 
     Source: Wang & Isola 2020, section 4.1.1; for sentences Gao et al. 2021 (SimCSE), and Ditto, section 4.
 
     Args:
-        first, second: (n, D); rows of equal index are a pair.
+        first, second: vectors (n, D); rows with the same index are a pair.
         alpha: the exponent.
 
     Raises:
@@ -136,7 +136,7 @@ def uniformity(vectors: Vectors, t: float = 2.0) -> float:
 
     Args:
         vectors: (n, D), n >= 2.
-        t: the factor t; the larger, the less distant pairs count.
+        t: the factor in the exponent; the larger it is, the less distant pairs count.
 
     Raises:
         InputError: as for `average_cosine`.
@@ -176,7 +176,7 @@ def _counts(result: Isotropy) -> str:
 
 
 def plot(axes: Axes, results: Sequence[Isotropy]) -> None:
-    """Draw alignment over uniformity, a point per encoder with positive pairs, as in Figure 4 of Ditto."""
+    """Plot alignment against uniformity, one point per encoder, as in Figure 4 of Ditto; needs positive pairs."""
     for r in results:
         axes.plot(r.uniformity, r.alignment, linestyle="", markersize=7, label=figure.printable(r.name))
     axes.margins(0.15)

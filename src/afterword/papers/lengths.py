@@ -34,8 +34,8 @@ class Lengths(Measurement):
 
     Attributes:
         name: name of the texts.
-        limit: maximum number of tokens that the model reads; None without a limit.
-        tokens: the number of tokens of each text without a limit, including special tokens, template and copies (n,).
+        limit: maximum number of tokens that the model reads; None = no limit.
+        tokens: the number of tokens in each text before truncation, with special tokens, template and copies (n,).
     """
 
     name: str
@@ -68,15 +68,15 @@ def lengths(
     """Count the tokens of texts.
 
     Args:
-        tokenizer: the model's.
+        tokenizer: the model's tokenizer.
         texts: strings, or lists of token ids.
-        layout: the input format, with its template and copies; None = the text alone. If it cuts texts into chunks,
-            the longest chunk of a text counts.
+        layout: the input format, with its template and copies; None = the text alone. If it splits texts into chunks,
+            a text's longest chunk counts.
         limit: maximum number of tokens that the model reads.
         name: name of the texts.
 
     Raises:
-        InputError: there are no texts, or one cannot be used.
+        InputError: there are no texts, or one is invalid.
     """
     checked, layout = check_texts(texts), layout or Layout()
     if not checked:
@@ -99,7 +99,7 @@ def table(results: Sequence[Lengths]) -> Table:
 
 
 def plot(axes: Axes, results: Sequence[Lengths]) -> None:
-    """Draw the share of texts up to each length, a line per result; a vertical line marks a limit."""
+    """Plot the share of texts up to each length, one line per result; a vertical line marks a limit."""
     from matplotlib import rcParams
     from matplotlib.ticker import LogLocator, NullFormatter, PercentFormatter, ScalarFormatter
 

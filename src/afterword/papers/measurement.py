@@ -1,4 +1,4 @@
-"""Results that convert to JSON, tables of text, and running a model over texts: shared by all measurements."""
+"""Shared by all measurements: results that convert to JSON, text tables, and running a model over texts."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ def for_json(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Table:
-    """Results as text.
+    """A text table of results.
 
     Attributes:
         rows: the cells of each row, by column heading.
         title: the lines above the table.
         notes: the lines below it.
-        names: number of columns, from the left, that hold names instead of numbers.
+        names: number of leftmost columns that contain names instead of numbers.
     """
 
     rows: Sequence[Mapping[str, str]] = ()
@@ -78,22 +78,22 @@ def sweep(
 
     Args:
         encoder: model and method.
-        texts: texts that are not blank.
+        texts: texts, none of them blank.
         read: takes the states of G texts of equal length (G, n, D), in float32 or float64, and the result of the tap
             if there is one; returns one value per text.
         limits: batch size and maximum length.
-        tap: creates the reader of a batch's attention.
+        tap: creates a tap that reads a batch's attention.
 
     Returns:
         One value per text, in order.
 
     Raises:
         InputError: there are no texts, or a text is blank.
-        MethodError: the method cuts texts into chunks.
+        MethodError: the method splits texts into chunks.
     """
     method, backbone = one_method(encoder.method, "a token's state"), encoder.backbone
     if method.layout.chunk is not None:
-        raise MethodError(f"{method.name} cuts texts into chunks, each with its own tokens: use a method without chunk")
+        raise MethodError(f"{method.name} splits texts into chunks, each with its own tokens: choose another method")
     checked = check_texts(texts)
     if blank := [i for i, text in enumerate(checked) if is_blank(text)]:
         raise InputError(f"text {blank[0]} is blank: remove it")

@@ -37,9 +37,9 @@ MARGIN = 0.01
 """Scores that differ by no more than this count as equal."""
 
 FEWEST = 30  # minimum number of pairs: with fewer, one pair changes the curve more than a layer does
-UNSURE = 0.5  # a turning point that a smaller share of the resamples agrees on is drawn in grey
-UNDEFINED = "all pairs have one score or one similarity, so the curve is undefined: try other pairs or pool="
-WINDOW = 512  # number of pairs whose vectors of all layers are in memory together
+UNSURE = 0.5  # a turning point on which a smaller share of the resamples agrees is drawn in grey
+UNDEFINED = "the pairs' scores or similarities are all equal, so the curve is undefined: try other pairs or pool="
+WINDOW = 512  # number of pairs whose vectors from all layers are in memory at once
 
 
 @dataclass(frozen=True)
@@ -47,15 +47,15 @@ class TurningPoint(Measurement):
     """The turning point of a curve.
 
     The rule: let best be the highest score with at least one layer kept. The turning point is the largest number of
-    kept layers whose score is at least best - `margin`; with any more layers the score is lower. BeLLM makes the
-    layers after it bidirectional. If the curve does not fall at its end, it makes the last layer bidirectional.
+    kept layers whose score is at least best - `margin`; with any more layers the score is lower. BeLLM should make the
+    layers after it bidirectional, or only the last layer if the curve does not fall at its end.
 
     Attributes:
         kept: number of layers up to the turning point.
         last: b, the number of last layers that should be bidirectional: those after the turning point, at least one.
         falls: whether there are layers after the turning point.
-        margin: see above.
-        agreement: share of bootstrap resamples of the pairs that give the same `last`.
+        margin: the margin in the rule above.
+        agreement: share of bootstrap resamples of the pairs that result in the same `last`.
     """
 
     kept: int
@@ -72,8 +72,8 @@ class Curve(Measurement):
     Attributes:
         name: name of the method.
         scores: the correlation with the first 0, 1 ... L layers kept (L + 1,); NaN if all similarities are equal, as
-            with no layer and the last token of a template.
-        pairs: number of pairs, of all sets.
+            with no layers kept and the last token of a template.
+        pairs: total number of pairs in all sets.
         turning: the turning point; None if the scores are undefined.
         band: for each score, the 2.5th and the 97.5th percentile of bootstrap resamples of the pairs; empty without
             resamples.
@@ -97,14 +97,14 @@ def degradation(
     draws: int = 200,
     **options: Any,
 ) -> tuple[Curve, ...]:
-    """Compute the curve of each method over the model's layers, with one causal forward per text and template.
+    """Compute the curve of each method over the model's layers, with one causal forward pass per text and template.
 
-    A model cut to its first t layers outputs its final norm of hidden_states[t], so one forward gives all t.
+    A model cut to its first t layers outputs its final norm of hidden_states[t], so one forward pass serves all t.
 
     Args:
-        encoder: gives the model; its method, prompts and post-processing are not used.
-        pairs: at least 30 scored pairs, or several sets of pairs by name, whose scores are averaged.
-        methods: give the input format and the pooling; their states and bidirectional layers are ignored.
+        encoder: an encoder with the model; its method, prompts and post-processing are not used.
+        pairs: at least 30 scored pairs, or several such sets by name, whose scores are averaged.
+        methods: determine the input format and the pooling; their states and bidirectional layers are ignored.
         margin: see `TurningPoint`.
         draws: number of bootstrap resamples of each set for `TurningPoint.agreement` and `Curve.band`.
         options: keyword arguments for `Encoder.encode_many`.
@@ -113,7 +113,7 @@ def degradation(
         One curve per method, in order.
 
     Raises:
-        MethodError: the model is bidirectional already, or a method reads attention, which removing layers changes.
+        MethodError: the model is already bidirectional, or a method reads attention, which removing layers changes.
         InputError: there are fewer than 30 pairs.
     """
     named = dict(methods) if isinstance(methods, Mapping) else {method.name: method for method in methods}
@@ -136,7 +136,7 @@ def degradation(
 
 
 def _curve(name: str, rows: Mapping[str, Array], golds: Mapping[str, Array], margin: float, draws: int) -> Curve:
-    """The curve of one method from the similarities (L + 1, n) of each set."""
+    """Compute the curve of one method from the similarities (L + 1, n) of each set."""
     each = {key: tuple(_spearman(row, golds[key]) for row in rows[key]) for key in rows}
     scores = tuple(map(float, np.mean(list(each.values()), axis=0)))
     several, count = each if len(each) > 1 else {}, sum(map(len, golds.values()))
@@ -171,7 +171,7 @@ def turning_point(scores: Sequence[float], margin: float = MARGIN) -> TurningPoi
 
 
 def resolve(method: Method, encoder: Encoder, pairs: ScoredPairs, *, margin: float = MARGIN) -> Method:
-    """Replace ``last="auto"`` of a method by the number of layers after the model's turning point.
+    """Replace a method's ``last="auto"`` with the number of layers after the model's turning point.
 
     The curve is computed with the method's own template and pooling. A method without "auto" is returned unchanged.
 
@@ -182,7 +182,7 @@ def resolve(method: Method, encoder: Encoder, pairs: ScoredPairs, *, margin: flo
         margin: see `TurningPoint`.
 
     Raises:
-        MethodError: the model is bidirectional already.
+        MethodError: the model is already bidirectional.
         InputError: there are too few pairs, or there is no turning point; the message gives the reason.
     """
     if method.sight.last != AUTO:
@@ -199,7 +199,7 @@ def _check(encoder: Encoder, sets: Mapping[str, ScoredPairs], methods: Mapping[s
     """Validate model, pairs and methods, and return the number of layers."""
     facts = encoder.backbone.facts
     if not facts.causal:
-        raise MethodError(f"{facts.kind} is bidirectional already: a turning point needs a decoder")
+        raise MethodError(f"{facts.kind} is already bidirectional: a turning point needs a decoder")
     if facts.states != facts.layers:
         raise MethodError(
             f"{facts.kind} has attention in {facts.layers} of its {facts.states} layers, and only these can be made "
@@ -231,7 +231,7 @@ def _spearman(similar: Array, gold: Array) -> float:
 
 
 def _resampled(rows: Mapping[str, Array], golds: Mapping[str, Array], draws: int) -> Array:
-    """The curve (draws, L + 1) on bootstrap resamples of the pairs of each set."""
+    """Compute the curve on bootstrap resamples of each set's pairs (draws, L + 1)."""
     random = np.random.default_rng(0)
     of_sets = []
     for key, gold in golds.items():
@@ -241,7 +241,7 @@ def _resampled(rows: Mapping[str, Array], golds: Mapping[str, Array], draws: int
 
 
 def table(curves: Sequence[Curve], notes: Sequence[str], sets: Sequence[str] = ()) -> Table:
-    """Format a row per curve, its turning point marked, and below the rows a sentence and a note per curve."""
+    """Format a row per curve, with its turning point marked; below them, a sentence and a note per curve."""
     several = f" in {len(sets)} sets ({', '.join(sets)})" if len(sets) > 1 else ""
     title = f"Spearman x 100 of {curves[0].pairs} pairs{several}, by layers kept; * is the turning point"
     rows = []
@@ -262,10 +262,10 @@ def _sentence(curve: Curve) -> str:
 
 
 def plot(axes: Axes, curves: Sequence[Curve]) -> None:
-    """Draw scores over the number of layers kept, as in Figure 4 of BeLLM.
+    """Plot scores against the number of layers kept, as in Figure 4 of BeLLM.
 
     A ring marks the turning point of a curve that falls at its end, in grey if less than half of the resamples
-    agree; a band is the 95 % interval.
+    agree; bands are 95% confidence intervals.
     """
     from matplotlib import rcParams
     from matplotlib.ticker import MaxNLocator

@@ -35,11 +35,11 @@ class RepresentativeWords(Measurement):
     Attributes:
         name: name of the encoder's method.
         words: one per text; "" if the token is not a word.
-        share: share of texts with a word that is not a high-frequency word: appendix A's number.
+        share: share of texts whose word is not a high-frequency word, as reported in appendix A.
         frequent: share of texts whose word is a high-frequency word.
         wordless: share of texts without a word.
         top: number of high-frequency words.
-        different: number of different words.
+        different: number of distinct words.
         commonest: the words predicted most often, with their counts.
     """
 
@@ -70,9 +70,9 @@ def representative_words(
             word.
         texts: sentences.
         counts: word frequencies, from `read_counts`.
-        top: number of high-frequency words; the first 100 of English are about half of all words in a text.
+        top: number of high-frequency words; the 100 most frequent make up about half of an English text.
         head: name or folder of the model whose head predicts; None = the encoder's model. A saved encoder has no head:
-            name the model that it was trained or tuned from.
+            pass the model that it was trained or tuned from.
         name: name of the result; None = the method's name.
         limits: batch size and maximum length.
 
@@ -100,7 +100,7 @@ def representative_words(
 
 
 def read_counts(path: str | Path) -> Counter[str]:
-    """Read how often each word occurs; words are in lower case.
+    """Read the count of each word; words are converted to lower case.
 
     Args:
         path: a text file in UTF-8. If its first line is a word and a number, it is a list of counts, and every line
@@ -121,7 +121,7 @@ def read_counts(path: str | Path) -> Counter[str]:
     except (OSError, UnicodeDecodeError) as e:
         raise DataError(f"{path} cannot be read as UTF-8 text: {e}") from None
     if not counts:
-        raise DataError(f"{path} has no words: pass a text, or lines of a word and its count")
+        raise DataError(f"{path} has no words: pass a text, or a word and its count on each line")
     return counts
 
 

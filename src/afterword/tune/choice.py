@@ -113,5 +113,5 @@ def _best_by_level(recipes: Sequence[Recipe], rank: Array) -> list[int]:
 
 def _within(bootstrap: Bootstrap, leader: Array, other: Array) -> bool:
     """Whether a recipe is worse than the leader by no more than one standard error."""
-    lost = bootstrap.spearman(leader) - bootstrap.spearman(other)
-    return bool(lost.mean() <= lost.std())  # False for NaN, which constant cosines give
+    loss = bootstrap.spearman(leader) - bootstrap.spearman(other)
+    return bool(loss.mean() <= loss.std())  # False for NaN, the result of constant cosines

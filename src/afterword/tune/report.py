@@ -151,8 +151,8 @@ def _recipes(report: Report) -> str:
     """Format the best recipes, the chosen one, and its scores on other pairs."""
     half = len(report["split"]["rank"])
     lines = [
-        f"{report['tried']} recipes, {report['pairs']} pairs: {half} rank, {report['pairs'] - half} confirm "
-        f"(seed {report['seed']}); Spearman x 100",
+        f"{report['tried']} recipes, {report['pairs']} pairs: {half} for ranking, {report['pairs'] - half} for "
+        f"confirming (seed {report['seed']}); Spearman x 100",
         "",
         "  rank  confirm (95 %)        level  recipe",
     ]
