@@ -90,8 +90,7 @@ def attention_matrices(
         layers: indices of layers, from 0.
 
     Returns:
-        Matrices of heads, of layers and ReBA's, in this order; empty if none is requested and the method reads no
-        attention.
+        Heads, layers and ReBA's matrix, in this order; empty if none is requested and the method reads no attention.
 
     Raises:
         NoSuchHead: a head or layer does not exist in the model.

@@ -196,9 +196,7 @@ def table(results: Sequence[Gain], encoders: Sequence[str]) -> Table:
         for r in results
     ]  # fmt: skip
     defined = sum(not math.isnan(interval[0]) for r in results for interval in (r.interval, r.others_interval))
-    title = (
-        "Spearman x 100; * if the interval excludes 0; forward: the second encoder's share of attention to later tokens"
-    )
+    title = "Spearman x 100; * if an interval excludes 0; forward: the second's share of attention to later tokens"
     note = f"about one in twenty intervals excludes 0 by chance: {defined / 20:.0f} of the {defined} above"
     return Table(rows, [*encoders, title], [note], names=2)
 

@@ -150,8 +150,7 @@ class Classifier:
       liblinear, which penalises the intercept too; and before 0.22 it drew different folds from the same seed.
       With more than two classes, one multinomial model is fitted; liblinear fits one model per class.
     - Vectors are centred and divided by one number, and C is rescaled to match. The optimum stays the same (the
-      intercept makes up for the mean, C for the scale), but one tolerance suits every model, and far fewer iterations
-      are needed.
+      intercept makes up for the mean, C for the scale), but one tolerance suits every model, with fewer iterations.
     - The values of C are tried in ascending order; each fit starts from the previous solution.
 
     SimCSE, Ditto and BeLLM run SentEval's other branch (usepytorch=True, nhid=0): the same model, trained by Adam and

@@ -221,8 +221,7 @@ class SearchResult:
         fits: for each recipe, a function that returns its fitted post-processing steps.
         correlation: correlation of each head's diagonal with TF-IDF (L, H); None if Ditto was not tried.
         notes: recipes that could not be tried, and why.
-        leaders: the best recipes without post-processing: method, spelling, and vectors of left and right texts
-            (2, n, D).
+        leaders: the best unprocessed recipes: method, spelling, and vectors of left and right texts (2, n, D).
     """
 
     recipes: list[Recipe] = field(default_factory=list)
