@@ -75,7 +75,7 @@ def test_rows_without_a_vector_are_listed_and_left_out(indexed: Indexed):
     ended = indexed([*ROWS, ("9", " ", "mail"), ("1", "another text", "mail")])
     assert ended.code == 1 and ended.last == f"2 rejected, listed in {indexed.folder / 'rejects.jsonl'}"
     listed = [json.loads(line) for line in (indexed.folder / "rejects.jsonl").read_text().splitlines()]
-    assert [row["reason"] for row in listed] == ["is blank", "has the id '1' of the row in line 2"]
+    assert [row["reason"] for row in listed] == ["is blank", "has the same id '1' as line 2"]
     assert len(indexed.rows) == 4
     assert indexed([*ROWS, ("9", " ", "mail")]).code == 1
     (again,) = (indexed.folder / "rejects.jsonl").read_text().splitlines()

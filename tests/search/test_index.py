@@ -64,10 +64,10 @@ def test_what_is_not_an_index_is_refused(tmp_path: Path):
 
     with pytest.raises(MissingDataset, match="none"):
         Index.open(tmp_path / "none")
-    with pytest.raises(DataError, match="is not an index"):
+    with pytest.raises(DataError, match="is not a complete index"):
         Index.open(tmp_path)
     Index.create(tmp_path / "first", info())
-    with pytest.raises(DataError, match="not complete"):
+    with pytest.raises(DataError, match="is not a complete index"):
         Index.open(tmp_path / "first")
     (tmp_path / "letters.txt").write_text("dear")
     with pytest.raises(DataError, match=r"letters\.txt"), writing(tmp_path / "letters.txt"):

@@ -106,7 +106,7 @@ def test_rows_that_are_not_used_are_counted():
     with pytest.warns(UserWarning, match="row: 2 of 4 rows"):
         assert len(contrasted(rows)) == 1
     for alike in (csts(("a", "b", "x", 5), ("a", "b", "y", 4)), csts(("a", "b", "x", 1), ("b", "a", "y", 5))):
-        with pytest.raises(DataError, match="row has no two sentences"):
+        with pytest.raises(DataError, match="row has no sentence pair"):
             contrasted(alike)
 
 
@@ -143,7 +143,7 @@ def test_which_rows_a_loss_takes(loss: str, takes: set[str]):
         if name in takes:
             check_rows(Settings(loss=loss), rows)
         else:
-            with pytest.raises(DataError, match=f"row holds .*{loss}"):
+            with pytest.raises(DataError, match=f"row (contains|has) .*{loss}"):
                 check_rows(Settings(loss=loss), rows)
 
 

@@ -1,1 +1,1 @@
-"""Search: an index of texts and vectors on disk, and groups of vectors (near-duplicates and clusters)."""
+"""Index texts and vectors on disk, search them, and group vectors into near-duplicates and clusters."""

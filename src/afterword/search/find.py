@@ -1,4 +1,4 @@
-"""Search an index by meaning, by words or by both, and measure it by queries with relevance judgements (qrels)."""
+"""Search an index by meaning, words or both, and evaluate it on queries with relevance judgements (qrels)."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ By = Literal["hybrid", "vector", "text"]
 Vectors = NDArray[np.floating[Any]]
 
 NO_COLUMN = re.compile(r'No field named "?([^".]+)"?\.')
-NPROBES = 20  # partitions of the vector index that are searched first; LanceDB goes on where they hold too few rows
-REFINE = 10  # times the requested rows are compared by their exact vectors
-LEAST = 40  # rows that are read at least: hybrid fuses the ranks of this many rows of each list
+NPROBES = 20  # partitions of the vector index to search first; LanceDB searches more if they hold too few rows
+REFINE = 10  # this many times the requested rows are compared by their exact vectors
+LEAST = 40  # minimum number of rows to read; hybrid search fuses two lists of this length
 SCORES: dict[By, str] = {"vector": "_distance", "text": "_score", "hybrid": "_relevance_score"}
-"""LanceDB's column of scores."""
+"""LanceDB's score column for each kind of search."""
 
 STOP_WORDS = frozenset(
     "i me my myself we our ours ourselves you your yours yourself yourselves he him his himself she her hers herself "
@@ -34,25 +34,25 @@ STOP_WORDS = frozenset(
     "above below to from up down in out on off over under again further then once here there when where why how all "
     "any both each few more most much many other some such no nor not only own same so than too very just".split()
 )
-"""English words that say nothing of a text's subject. A text index keeps them: see `Index.create`."""
+"""English words that say nothing about a text's subject. A text index keeps them: see `Index.create`."""
 
 METRICS = ("nDCG@10", "recall@10", "MRR@10")
 CUT = 10
 QUERY_COLUMNS = (("_id", "id", "query-id"), ("text", "query"))
 QRELS_COLUMNS = (("query-id", "query_id", "qid"), ("corpus-id", "corpus_id", "docid"), ("score", "relevance", "rel"))
-"""The columns of a file, each by the names that it may have."""
+"""The accepted names of each column in a file."""
 
 Qrels = dict[str, dict[str, float]]
-"""For each query's id, the relevance of documents: above 0, a document is relevant."""
+"""The judged documents' relevance by query id; a document is relevant if its value is above 0."""
 
 
 @dataclass(frozen=True)
 class Hit:
-    """A row of an index that a search returns.
+    """An index row returned by a search.
 
     Attributes:
         id, doc, chunk, start, end, text: the columns of the index.
-        score: by vector, the cosine; by text, BM25; hybrid, the sum of 1 / (60 + rank) over both lists.
+        score: the cosine (vector search), BM25 (text) or the sum of 1 / (60 + rank) over both lists (hybrid).
         kept: the columns kept from the input.
     """
 
@@ -75,7 +75,7 @@ class Search:
         by: hybrid, vector or text.
         where: a condition on the columns, in SQL.
         exact: compare all vectors instead of using the vector index.
-        each: one hit per document: its best chunk.
+        each: return only the best chunk of each document.
     """
 
     top: int = 10
@@ -87,7 +87,7 @@ class Search:
 
 @dataclass(frozen=True)
 class Result:
-    """The hits of a query, the best first; and whether any row has one of its words (always, by vector)."""
+    """A query's hits, best first, and whether any row has one of its words (always True in a search by vector)."""
 
     query: str
     hits: list[Hit]
@@ -95,7 +95,7 @@ class Result:
 
 
 def check_where(index: Index, where: str) -> None:
-    """Check a condition before a model is loaded; raises DataError if LanceDB refuses it."""
+    """Check a condition before a model is loaded; raise a DataError if LanceDB rejects it."""
     try:
         index.table.search().where(f"({where})").select(["id"]).limit(1).to_arrow()
     except (ValueError, RuntimeError, OSError) as e:
@@ -112,11 +112,11 @@ def find(index: Index, texts: Sequence[str], vectors: Vectors | None, search: Se
     Args:
         index: the index.
         texts: the q queries.
-        vectors: (q, D), from `Encoder.encode_query`; None for a search by text.
+        vectors: (q, D), from `Encoder.encode_query`; None for a text search.
         search: the settings; None = ten hits.
 
     Returns:
-        A result for each query; hits with equal scores are in the order of their ids.
+        A result for each query; hits with equal scores are ordered by id.
 
     Raises:
         InputError: a query is blank, or has no vector.
@@ -124,7 +124,7 @@ def find(index: Index, texts: Sequence[str], vectors: Vectors | None, search: Se
     search, results = search or Search(), []
     for i, text in enumerate(texts):
         if not text.strip():
-            raise InputError(f"query {i + 1} is blank: write what to search for")
+            raise InputError(f"query {i + 1} is blank: pass what to search for")
         vector = None if vectors is None else vectors[i]
         if search.by != "text" and (vector is None or not np.isfinite(vector).all()):
             raise InputError(f"query {i + 1} has no vector: {text!r:.60}: pass by='text', or change its words")
@@ -133,7 +133,7 @@ def find(index: Index, texts: Sequence[str], vectors: Vectors | None, search: Se
 
 
 def _find(index: Index, text: str, vector: Vectors | None, search: Search) -> Result:
-    """Read more rows until they hold enough documents."""
+    """Search for one query, reading more rows until they hold enough documents."""
     count = max(search.top, LEAST)
     while True:
         rows = _rows(index, text, vector, search, count)
@@ -149,11 +149,11 @@ def _find(index: Index, text: str, vector: Vectors | None, search: Search) -> Re
 
 
 def _rows(index: Index, text: str, vector: Vectors | None, search: Search, count: int) -> list[dict[str, Any]]:
-    """The best rows, as LanceDB returns them."""
+    """Return the best rows as LanceDB returns them."""
     from lancedb.query import MatchQuery
     from lancedb.rerankers import RRFReranker
 
-    words = MatchQuery(_without_stop_words(index, text), "text")  # a string in quotes would be a phrase
+    words = MatchQuery(_without_stop_words(index, text), "text")  # a plain string in quotes would be a phrase
     by = search.by
     if by == "text":
         query: Any = index.table.search(words, query_type="fts")
@@ -176,7 +176,7 @@ def _rows(index: Index, text: str, vector: Vectors | None, search: Search, count
 
 
 def _without_stop_words(index: Index, text: str) -> str:
-    """A query to an English index without its stop words, which match rows on any subject."""
+    """Drop stop words, which match rows on any subject, from a query to an English index."""
     if index.info.language != "English":
         return text
     words = [word for word in text.split() if word.casefold().strip(".,;:!?'\"()") not in STOP_WORDS]
@@ -195,12 +195,12 @@ def _hit(index: Index, row: Mapping[str, Any], by: By) -> Hit:
 
 @dataclass(frozen=True)
 class JudgedQueries:
-    """Queries by which an index is measured: those with a relevant document.
+    """The queries for an evaluation: those that have a relevant document.
 
     Attributes:
-        queries, qrels: their texts and judgements, by their ids.
+        queries, qrels: their texts and judgements, by query id.
         skipped: the number of queries without a relevant document.
-        missing: the judged documents that the index does not hold.
+        missing: the judged documents that are not in the index.
     """
 
     queries: Mapping[str, str]
@@ -210,37 +210,37 @@ class JudgedQueries:
 
     @classmethod
     def read(cls, index: Index, queries: Path, qrels: Path) -> JudgedQueries:
-        """Read a table of queries with id and text, and one of judgements with query-id, corpus-id and score.
+        """Read queries (columns id, text) and judgements (columns query-id, corpus-id, score).
 
         Raises:
-            DataError: a row cannot be read, there are no rows, or the files and the index do not fit together.
+            DataError: a row cannot be read, there are no rows, or the ids in the files and the index do not match.
         """
         texts, judged = read_queries(queries), read_qrels(qrels)
         relevant = {id: judged[id] for id in texts if max(judged.get(id, {}).values(), default=0) > 0}
         if not relevant:
             raise DataError(
-                f"no query of {queries} has a relevant document in {qrels}: its ids are like "
-                f"{next(iter(texts), '')!r:.60}, those of the judgements like {next(iter(judged), '')!r:.60}"
+                f"no query of {queries} has a relevant document in {qrels}: its ids look like "
+                f"{next(iter(texts), '')!r:.60}, the query ids there like {next(iter(judged), '')!r:.60}"
             )
         documents = dict.fromkeys(document for scores in relevant.values() for document in scores)
         held = set(index.read(["doc"])["doc"].to_pylist())
         missing = [document for document in documents if document not in held]
         if len(missing) == len(documents):
             raise DataError(
-                f"{index.folder} holds none of {len(documents):,} judged documents, such as {missing[0]!r:.60}: make "
-                "the index with id=, the column of these ids"
+                f"{index.folder} holds none of the {len(documents):,} judged documents, such as {missing[0]!r:.60}: "
+                "rebuild the index with the column of these ids as id="
             )
         used = {id: texts[id] for id in relevant}
         return cls(used, relevant, len(texts) - len(relevant), missing)
 
 
 def read_queries(path: Path) -> dict[str, str]:
-    """Read the texts of queries by their ids; file and errors are those of `JudgedQueries.read`."""
+    """Read the text of each query by id; see `JudgedQueries.read` for the columns and errors."""
     return {id: text for _, (id, text) in _read_rows(path, QUERY_COLUMNS)}
 
 
 def read_qrels(path: Path) -> Qrels:
-    """Read relevance judgements; file and errors are those of `JudgedQueries.read`."""
+    """Read relevance judgements; see `JudgedQueries.read` for the columns and errors."""
     qrels: Qrels = {}
     for line, (query, document, score) in _read_rows(path, QRELS_COLUMNS):
         try:
@@ -251,7 +251,7 @@ def read_qrels(path: Path) -> Qrels:
 
 
 def _read_rows(path: Path, columns: Sequence[Sequence[str]]) -> Iterator[tuple[int, list[str]]]:
-    """The values of some columns of each row, with its line."""
+    """Yield each row's line and its values in the columns."""
     line = 0
     with closing(open_rows(path)) as reader:
         for record in reader:
@@ -269,11 +269,11 @@ def _read_rows(path: Path, columns: Sequence[Sequence[str]]) -> Iterator[tuple[i
 
 
 def measure(index: Index, judged: JudgedQueries, vectors: Vectors | None, search: Search) -> dict[str, float]:
-    """Search for each query, and compare the documents of the first ten hits with the judgements.
+    """Search for each query, and compare its first ten documents with the judgements.
 
     The metrics are trec_eval's: nDCG with the relevance as the gain (K. Järvelin and J. Kekäläinen, TOIS 20(4), 2002),
-    recall, and the reciprocal rank. Of a chunked document, the best chunk counts. Arguments and errors are those of
-    `find`; `Search.top` and `Search.each` have no effect.
+    recall, and the reciprocal rank. A chunked document is ranked by its best chunk. See `find` for the arguments and
+    errors; `Search.top` and `Search.each` have no effect.
 
     Returns:
         The mean of each of `METRICS` over the queries, between 0 and 1.

@@ -1,4 +1,4 @@
-"""Groups of vectors: near-duplicates among all pairs, and clusters by k-means, named by their distinctive words."""
+"""Group vectors: near-duplicates from all pairs, and k-means clusters named by their distinctive words."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from ..errors import InputError, MissingExtra
 Vectors = NDArray[np.float32]
 Rows = NDArray[np.int64]
 
-BLOCK = 2048  # rows of a block; its products with another block are 16 MiB
-ROUNDING = 1e-6  # of a cosine in float32
-TRIED = (2, 3, 5, 8, 12, 20, 30, 50)  # numbers of clusters that "auto" tries
-SAMPLE = 5000  # rows of which the silhouette is computed
+BLOCK = 2048  # rows per block; its products with another block take 16 MiB
+ROUNDING = 1e-6  # rounding error of a cosine in float32
+TRIED = (2, 3, 5, 8, 12, 20, 30, 50)  # the numbers of clusters that "auto" tries
+SAMPLE = 5000  # maximum number of rows for computing the silhouette
 PRIOR = 0.5  # added to the count of each word
 WORD = re.compile("[\u3040-\u30ff\u3400-\u9fff]+|[^\\W\\d_]+")
-"""A run of Chinese or Japanese characters, or of other letters."""
+"""A run of Chinese or Japanese characters, or a run of other letters."""
 
 
 def unit(vectors: ArrayLike) -> Vectors:
-    """Scale vectors (n, D) to length 1, in float32; a vector of zeros stays. Raises InputError for another shape."""
+    """Scale vectors (n, D) to length 1, in float32; zero vectors stay zero. Raise an InputError for any other shape."""
     scaled = np.array(vectors, np.float32)
     if scaled.ndim != 2:
         raise InputError(f"vectors have the shape {scaled.shape}: pass (n, D)")
@@ -39,9 +39,9 @@ class Duplicates:
     """Near-duplicates among n rows.
 
     Attributes:
-        kept: (n,) for each row, the first row of its group, which may be itself.
-        cosines: (n,) the cosine with that row, rounded to six decimals; 1 where the row is kept. It may be below the
-            threshold where a row is similar to another that is similar to the kept one.
+        kept: (n,) for each row, the first row of its group, which may be the row itself.
+        cosines: (n,) the cosine with that row, rounded to six decimals; 1 if the row is kept. It may be below the
+            threshold if the two rows are linked only by a third one that is similar to both.
     """
 
     kept: Rows
@@ -49,24 +49,24 @@ class Duplicates:
 
 
 def check_threshold(over: float) -> None:
-    """Raise InputError for a threshold that is not above 0 and at most 1."""
-    if not 0 < over <= 1:  # nan is neither
+    """Raise an InputError unless the threshold is above 0 and at most 1."""
+    if not 0 < over <= 1:  # also rejects nan
         close = f": over={over / 100:g}?" if 1 < over <= 100 else ": over=0.9 is usual"
         raise InputError(f"over={over:g} is not a cosine between 0 and 1{close}")
 
 
 def near_duplicates(vectors: ArrayLike, over: float, on_progress: Callable[[int], None] = lambda _: None) -> Duplicates:
-    """Group rows by transitive closure: a row is in a group if its cosine with any row of it is at least ``over``.
+    """Group rows transitively: a row joins a group if its cosine with any of the group's rows is at least ``over``.
 
     All pairs are compared, in float32. Memory holds one copy of the vectors and the products of two blocks.
 
     Args:
-        vectors: (n, D), finite. A vector of zeros repeats none.
+        vectors: (n, D), finite. A zero vector is never a duplicate.
         over: the threshold, above 0 and at most 1; cosines are rounded up by 1e-6.
-        on_progress: called with the number of rows that were finished since its last call.
+        on_progress: called with the number of rows finished since the last call.
 
     Raises:
-        InputError: the threshold is out of range, or the vectors are not a table.
+        InputError: the threshold is out of range, or the vectors are not two-dimensional.
 
     >>> near_duplicates([[1, 0], [0, 1], [2, 0.1]], 0.9).kept.tolist()
     [0, 1, 0]
@@ -90,7 +90,7 @@ def near_duplicates(vectors: ArrayLike, over: float, on_progress: Callable[[int]
 
 
 def _joined(first: Rows, rows: Rows, columns: Rows) -> Rows:
-    """The groups after pairs of rows were joined (union-find): for each row (n,), the first row of its group."""
+    """Join the groups of pairs of rows (union-find); return for each row (n,) the first row of its group."""
     if not len(rows):
         return first
     first = first.copy()
@@ -111,12 +111,12 @@ def _joined(first: Rows, rows: Rows, columns: Rows) -> Rows:
 
 @dataclass(frozen=True)
 class Clusters:
-    """The clusters of n rows, numbered from 0, the largest first; of equal ones, the one with the earliest row first.
+    """The clusters of n rows, numbered from 0 by descending size; clusters of equal size by their first row.
 
     Attributes:
         labels: (n,) the cluster of each row.
         nearness: (n,) the cosine of each row with the centre of its cluster.
-        scores: the silhouette by number of clusters; empty unless the number was chosen.
+        scores: the silhouette for each number of clusters tried; empty unless k was "auto".
     """
 
     labels: Rows
@@ -124,24 +124,24 @@ class Clusters:
     scores: Mapping[int, float] = field(default_factory=dict)
 
     def nearest(self, label: int) -> Rows:
-        """The rows of a cluster, those that are nearest to its centre first."""
+        """The rows of a cluster, nearest to its centre first."""
         rows = np.flatnonzero(self.labels == label)
         return rows[np.argsort(-self.nearness[rows], kind="stable")]
 
 
 def cluster(vectors: ArrayLike, k: int | Literal["auto"], seed: int = 0) -> Clusters:
-    """Sort rows into k clusters by scikit-learn's MiniBatchKMeans on vectors of length 1.
+    """Group rows into k clusters with scikit-learn's MiniBatchKMeans on vectors of length 1.
 
-    The same seed gives the same labels on one machine. Clusters that end without a row are left out.
+    The same seed gives the same labels on the same machine. Empty clusters are dropped.
 
     Args:
         vectors: (n, D), finite.
-        k: the number of clusters, at least 2; "auto" takes the one of 2, 3, 5, 8, 12, 20, 30 and 50 with the best
-            silhouette on 5,000 rows, of equal ones the smallest.
-        seed: of the random choices.
+        k: the number of clusters, at least 2; "auto" tries 2, 3, 5, 8, 12, 20, 30 and 50, and chooses the number with
+            the best silhouette on 5,000 rows, or the smallest of equally good ones.
+        seed: random seed.
 
     Raises:
-        InputError: k is out of range; the vectors are not a table, or fewer than k differ.
+        InputError: k is out of range, the vectors are not two-dimensional, or fewer than k are distinct.
         MissingExtra: scikit-learn is not installed.
 
     >>> cluster([[1, 0], [0, 1], [0.1, 1], [0.2, 1]], 2).labels.tolist()
@@ -151,7 +151,7 @@ def cluster(vectors: ArrayLike, k: int | Literal["auto"], seed: int = 0) -> Clus
     different = len(np.unique(rows, axis=0))
     least = 3 if k == "auto" else k
     if least < 2 or different < least:
-        raise InputError(f"k={k!r}: pass a number from 2 to {different}, the number of different vectors")
+        raise InputError(f"k={k!r}: pass a number from 2 to {different}, the number of distinct vectors")
     if k != "auto":
         return _numbered(rows, *_fitted(rows, k, seed), {})
     fitted = {one: _fitted(rows, one, seed) for one in TRIED if one < different}
@@ -161,7 +161,7 @@ def cluster(vectors: ArrayLike, k: int | Literal["auto"], seed: int = 0) -> Clus
 
 
 def _fitted(rows: Vectors, k: int, seed: int) -> tuple[Rows, Vectors]:
-    """Labels (n,) and centres (k, D)."""
+    """Fit k-means; return labels (n,) and centres (k, D)."""
     try:
         from sklearn.cluster import MiniBatchKMeans
     except ImportError:
@@ -171,17 +171,17 @@ def _fitted(rows: Vectors, k: int, seed: int) -> tuple[Rows, Vectors]:
 
 
 def _silhouette(rows: Vectors, labels: Rows, seed: int) -> float:
-    """The mean silhouette of at most `SAMPLE` rows; -1, the worst, where it is not defined."""
+    """The mean silhouette of at most `SAMPLE` rows; -1, the worst value, if it is undefined."""
     from sklearn.metrics import silhouette_score
 
-    chosen = np.sort(np.random.default_rng(seed).permutation(len(rows))[:SAMPLE])
-    if not 1 < len(np.unique(labels[chosen])) < len(chosen):
+    sample = np.sort(np.random.default_rng(seed).permutation(len(rows))[:SAMPLE])
+    if not 1 < len(np.unique(labels[sample])) < len(sample):
         return -1.0
-    return float(silhouette_score(rows[chosen], labels[chosen]))
+    return float(silhouette_score(rows[sample], labels[sample]))
 
 
 def _numbered(rows: Vectors, labels: Rows, centres: Vectors, scores: Mapping[int, float]) -> Clusters:
-    """The clusters, renumbered by size."""
+    """Number the clusters by size."""
     used, first, index, sizes = np.unique(labels, return_index=True, return_inverse=True, return_counts=True)
     order = np.lexsort((first, -sizes))
     number = np.empty(len(used), np.int64)
@@ -203,19 +203,19 @@ def words_of(text: str) -> list[str]:
 
 
 def distinctive_words(texts: Sequence[str], labels: Rows, most: int = 4) -> list[list[str]]:
-    """The words by which each cluster differs most from the others.
+    """Find the words that distinguish each cluster most from the others.
 
-    Ranks words by the z-score of their log odds ratio, with the number of texts that hold a word as its count
-    (B. L. Monroe et al., Fightin' Words, Political Analysis 16(4), 2008, equations 15 to 22, an uninformative prior).
+    Rank words by the z-score of their log odds ratio, with the number of texts that contain a word as its count
+    (B. L. Monroe et al., Fightin' Words, Political Analysis 16(4), 2008, equations 15 to 22, uninformative prior).
 
     Args:
         texts: n texts.
-        labels: (n,) the cluster of each.
-        most: words of a cluster.
+        labels: (n,) the cluster of each text.
+        most: maximum number of words per cluster.
 
     Returns:
-        For each cluster at most this many words, the most distinctive first. Each is in two of its texts or more, has
-        two characters or more, and is not one of scikit-learn's English stop words.
+        For each cluster, its most distinctive words, best first. Each occurs in at least two of its texts, has at
+        least two characters, and is not one of scikit-learn's English stop words.
 
     >>> distinctive_words(["the river", "a river", "the rates", "rates rose"], np.array([0, 0, 1, 1]))
     [['river'], ['rates']]
@@ -225,12 +225,12 @@ def distinctive_words(texts: Sequence[str], labels: Rows, most: int = 4) -> list
     counter = CountVectorizer(analyzer=words_of, binary=True)
     texts_of_words = counter.fit_transform(texts)
     words = counter.get_feature_names_out()
-    wanted = np.array([len(word) > 1 and word not in ENGLISH_STOP_WORDS for word in words])
+    allowed = np.array([len(word) > 1 and word not in ENGLISH_STOP_WORDS for word in words])
     inside = np.stack([np.asarray(texts_of_words[labels == c].sum(0)).ravel() for c in range(int(labels.max()) + 1)])
     total, prior = inside.sum(), PRIOR * len(words)
     here, size = inside + PRIOR, inside.sum(1, keepdims=True) + prior
     other, rest = inside.sum(0) - inside + PRIOR, total - inside.sum(1, keepdims=True) + prior
     odds = np.log(here / (size - here)) - np.log(other / (rest - other))
-    scores = np.where(wanted & (inside > 1), odds / np.sqrt(1 / here + 1 / other), 0)
+    scores = np.where(allowed & (inside > 1), odds / np.sqrt(1 / here + 1 / other), 0)
     order = np.argsort(-scores, axis=1, kind="stable")[:, :most]
     return [[str(words[i]) for i in row if score[i] > 0] for row, score in zip(order, scores, strict=True)]

@@ -1,4 +1,4 @@
-"""An index on disk: a LanceDB table of texts and vectors, whose metadata says what they were made by."""
+"""An index on disk: a LanceDB table of texts and vectors, with their origin in its metadata."""
 
 from __future__ import annotations
 
@@ -21,35 +21,35 @@ if TYPE_CHECKING:
     from pyarrow import Schema
 
 TABLE = "rows"
-FIRST = "first_build"  # the table until the first build is complete
+FIRST = "first_build"  # the table's name until the first build is complete
 LOCK = "writing.lock"
 VECTOR = "vector"
 METRIC = "cosine"
 COLUMNS = ("id", "doc", "chunk", "start", "end", "text", "hash", VECTOR)
-"""The columns of every index; those kept from the input come before the vector."""
-PLACE = re.compile(r",? /\S+:\d+:\d+")  # a line of LanceDB's source
+"""The columns of every index; columns kept from the input come before the vector."""
+PLACE = re.compile(r",? /\S+:\d+:\d+")  # a reference to LanceDB's source
 SAME = {
     "prompt": "prompt_name", "chunking": "chunk", "late": "late", "overlap": "overlap", "id_column": "id",
     "dimension": "dimension",
 }  # fmt: skip
-"""Settings that all rows of an index share, and the argument that sets each."""
+"""Settings that all rows of an index share, with the argument that sets each."""
 
-FLAT_BELOW = 100_000  # rows; comparing fewer with a query is quick, and exact
-NOT_LATIN = 0.5  # share of letters from which texts have no stems
+FLAT_BELOW = 100_000  # rows; with fewer, an exact comparison with all of them is quick
+NOT_LATIN = 0.5  # proportion of non-Latin letters above which words are not stemmed
 
 
 @dataclass(frozen=True, eq=False)
 class IndexInfo(VectorsInfo):
-    """What an index was made by.
+    """The origin of an index.
 
     Attributes:
-        chunking: how texts are split, such as ``256`` or ``sentences``; "" if each text is a row.
+        chunking: how texts are split, such as ``256`` or ``sentences``; "" if they are not.
         late: whether a chunk's vector depends on the rest of its text.
-        overlap: the number of tokens that two chunks share.
-        id_column: the column of the input that holds ids; None = ids are hashes of texts.
-        query_prompt_name: the model's prompt for queries; None = the one that `Encoder.encode_query` chooses.
-        language: of the text index, such as English; ``none`` for no stems; "" = detected from the texts.
-        loading: options that the model was loaded with, by the names of `Encoder.load`.
+        overlap: the number of tokens that consecutive chunks share.
+        id_column: the input column that holds ids; None = ids are hashes of texts.
+        query_prompt_name: the model's prompt for queries; None = the default of `Encoder.encode_query`.
+        language: the language of the text index, such as English; ``none`` = no stemming; "" = detected from the texts.
+        loading: arguments of `Encoder.load` that the model was loaded with.
     """
 
     chunking: str = ""
@@ -62,7 +62,7 @@ class IndexInfo(VectorsInfo):
 
 
 class Index:
-    """An index on disk: a LanceDB table in a folder, and what it was made by."""
+    """An index on disk: a LanceDB table in a folder, and its origin."""
 
     def __init__(self, folder: Path, table: Any, info: IndexInfo) -> None:
         self.folder, self.table, self.info = folder, table, info
@@ -73,7 +73,7 @@ class Index:
 
         Raises:
             MissingDataset: the folder does not exist.
-            DataError: it is not an index, its first build is not complete, or it is damaged.
+            DataError: the folder is not an index, its first build is incomplete, or it is damaged.
             MissingExtra: lancedb is not installed.
         """
         if folder.is_file():
@@ -81,9 +81,9 @@ class Index:
         if (folder / "job.json").exists():
             raise DataError(f"{folder} is a job, not an index: make one with `afterword index NAME --from {folder}`")
         if not folder.is_dir():
-            raise MissingDataset(f"{folder} does not exist: `afterword index {folder} -m MODEL -i FILE` makes an index")
+            raise MissingDataset(f"{folder} does not exist: create it with `afterword index {folder} -m MODEL -i FILE`")
         if not exists(folder, name):
-            raise DataError(f"{folder} is not an index, or not complete: run `afterword index` to finish it")
+            raise DataError(f"{folder} is not a complete index: run `afterword index` to create or finish it")
         with reported(folder, "opened"):
             table = _connect(folder).open_table(name)
             schema = table.schema
@@ -94,15 +94,15 @@ class Index:
 
     @classmethod
     def create(cls, folder: Path, info: IndexInfo, kept: Mapping[str, Any] | None = None) -> Index:
-        """Create an index without rows; `publish` gives it its name when its first build is complete.
+        """Create an index without rows; call `publish` to give it its final name once the first build is complete.
 
         Args:
-            folder: created if it does not exist.
-            info: what its rows will be made by.
-            kept: the types of the columns kept from the input, as `Reader.kinds` has them.
+            folder: the index folder, created if it does not exist.
+            info: the origin of its rows.
+            kept: the types of the columns kept from the input, as in `Reader.kinds`.
 
         Raises:
-            DataError: LanceDB has no stems for the language, or the folder cannot be written.
+            DataError: LanceDB has no stemmer for the language, or the folder cannot be written.
         """
         with reported(folder):
             folder.mkdir(parents=True, exist_ok=True)
@@ -137,29 +137,29 @@ class Index:
         return any(column in index.columns for index in self.table.list_indices())
 
     def read(self, columns: Sequence[str]) -> Any:
-        """Read some columns of all rows, as an Arrow table."""
+        """Read columns of all rows as an Arrow table."""
         with reported(self.folder, "read"):
             return self.table.search().select(list(columns)).limit(max(1, self.rows)).to_arrow()
 
     def add_columns(self, kept: Mapping[str, Any]) -> None:
-        """Add the columns that the index does not have yet, null in its rows; types as for `create`."""
+        """Add the columns that the index does not have yet, filled with null; see `create` for their types."""
         new = [field for field in _fields(kept) if field.name not in self.kept]
         if new:
             with reported(self.folder):
                 self.table.add_columns(new)
 
     def check_settings(self, now: IndexInfo) -> None:
-        """Refuse rows that are made in a different way than those of the index."""
+        """Raise a DataError if new rows would have different settings than the index."""
         for name, argument in SAME.items():
             old, new = getattr(self.info, name), getattr(now, name)
             if old != new:
                 made = f"with {argument}={old!r}" if old else f"without {argument}={new!r}"
-                raise DataError(f"{self.folder} was made {made}: pass the same options, or make a new index")
+                raise DataError(f"{self.folder} was made {made}: pass the same options, or create a new index")
 
     def optimize(self) -> None:
-        """Add new rows to the indexes of words and vectors, and remove versions older than a day.
+        """Add new rows to the word and vector indexes, and remove table versions older than a day.
 
-        Vectors are indexed from 100,000 rows on: partitions of scalar-quantised vectors (IVF_SQ).
+        From 100,000 rows on, vectors are indexed in partitions of scalar-quantised vectors (IVF_SQ).
         """
         from lancedb.index import IvfSq
 
@@ -173,7 +173,7 @@ class Index:
         shutil.rmtree(_path(self.folder, FIRST), ignore_errors=True)
 
     def publish(self) -> Index:
-        """Give the table of a first build its final name; returns the index."""
+        """Give the table of a first build its final name, and return the index."""
         if exists(self.folder):
             return self
         with reported(self.folder):
@@ -182,7 +182,7 @@ class Index:
 
 
 def language_of(texts: Sequence[str]) -> str:
-    """The language whose stems fit texts: English, or none where most letters are not Latin.
+    """The stemming language for texts: English, or none if most letters are not Latin.
 
     >>> language_of(["The bank."]), language_of(["银行提高了利率 by 2 %"])
     ('English', 'none')
@@ -192,7 +192,7 @@ def language_of(texts: Sequence[str]) -> str:
 
 
 def schema_of(info: IndexInfo, kept: Mapping[str, Any]) -> Schema:
-    """The columns of an index with these kept ones, and its metadata."""
+    """The schema of an index with these kept columns, including its metadata."""
     import pyarrow as pa
 
     types = {name: pa.int64() for name in ("chunk", "start", "end")}
@@ -214,13 +214,13 @@ def exists(folder: Path, name: str = TABLE) -> bool:
 
 @contextmanager
 def writing(folder: Path) -> Iterator[None]:
-    """Lock an index: one process writes at a time. A folder that is empty at the end is removed."""
+    """Lock an index, so that one process writes at a time; remove the folder if it is empty at the end."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         lock = FileLock(folder / LOCK, timeout=0)
         lock.acquire()
     except Timeout:
-        raise DataError(f"{folder} is being written by another process: wait for it") from None
+        raise DataError(f"another process is writing to {folder}: wait until it has finished") from None
     except OSError as e:
         raise DataError(f"{folder} cannot be written: {e.strerror}") from None
     try:
@@ -234,7 +234,7 @@ def writing(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def reported(folder: Path, what: str = "written") -> Iterator[None]:
-    """Report an error of LanceDB in one line, as a DataError: the folder cannot be written, read or opened."""
+    """Turn a LanceDB error into a one-line DataError that the folder cannot be written, read or opened."""
     try:
         yield
     except (OSError, RuntimeError, ValueError) as e:
@@ -242,7 +242,7 @@ def reported(folder: Path, what: str = "written") -> Iterator[None]:
 
 
 def first_line(error: Exception) -> str:
-    """The first line of LanceDB's error, without lines of its source."""
+    """The first line of a LanceDB error, without references to its source."""
     return PLACE.sub("", str(error).split("\n")[0])[:300] or type(error).__name__
 
 
@@ -251,7 +251,7 @@ def _path(folder: Path, name: str) -> Path:
 
 
 def _connect(folder: Path) -> Any:
-    os.environ.setdefault("LANCEDB_LOG", "error")  # read at the import
+    os.environ.setdefault("LANCEDB_LOG", "error")  # read on import
     try:
         import lancedb
     except ImportError:

@@ -1,4 +1,4 @@
-"""Update an index: find the new, changed, repeated and deleted rows of an input, and merge them by their ids."""
+"""Update an index: find the input's new, changed, repeated and deleted rows, and merge them by id."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from .index import COLUMNS, VECTOR, Index, reported
 if TYPE_CHECKING:
     from pyarrow import RecordBatch, Schema
 
-STEP = 1024  # rows of one merge
-DELETED = 1000  # ids of one deletion
+STEP = 1024  # rows per merge
+DELETED = 1000  # ids per deletion
 
 
 class Row(NamedTuple):
-    """Columns of a row of an index; and a chunk's place in its document, from which late chunks are embedded."""
+    """The columns of an index row, and a chunk's place in its document, which late chunking needs."""
 
     id: str
     doc: str
@@ -35,19 +35,19 @@ class Row(NamedTuple):
 
 
 class Update:
-    """An update of an index by the rows of an input, which may be interrupted and repeated.
+    """An update of an index with the rows of an input; if interrupted, it can be repeated.
 
     Args:
         index: the index.
-        kept: the types of the kept columns, as `Reader.kinds` has them.
-        step: the number of rows of one merge, which an interruption loses.
-        lines: whether an item's `line` is a line of the input; else it numbers stored rows, whose line is `beside`.
+        kept: the types of the kept columns, as in `Reader.kinds`.
+        step: the number of rows per merge, and so the most that an interruption loses.
+        lines: whether an item's `line` is an input line; otherwise it is a stored row's number, and `beside` the line.
 
     Attributes:
-        counts: the rows that were ``embedded``, ``known``, ``updated`` (only their kept values) and ``repeated`` in the
-            input.
-        rejected: the number of each row with a problem, from 0, its line in the input if it is known, and the problem.
-        nameless: the number of rejected rows without an id, each of which may be any row of the index.
+        counts: the numbers of rows ``embedded``, ``known``, ``updated`` (only their kept values) and ``repeated`` in
+            the input.
+        rejected: for each row with a problem, its number from 0, its input line if known, and the problem.
+        nameless: the number of rejected rows without an id, each of which may be any row in the index.
     """
 
     def __init__(self, index: Index, kept: Mapping[str, Any], step: int = STEP, lines: bool = True) -> None:
@@ -64,7 +64,7 @@ class Update:
         self._changed: list[RecordBatch] = []
 
     def documents(self, items: Iterable[Item]) -> Iterator[Item]:
-        """Yield the input's rows, each once; a row without an id, or with the id of a different row, gets a problem."""
+        """Yield each distinct input row once; set a problem on rows without an id, or with a different row's id."""
         for item in items:
             self._lines.append(item.line)
             doc = self._document(item, item.text)
@@ -82,9 +82,9 @@ class Update:
             elif first == value:
                 self.counts["repeated"] += 1
             else:
-                item.problem = f"has the id {doc[:80]!r} of the row in line {line}"
+                item.problem = f"has the same id {doc[:80]!r} as line {line}"
                 if self.index.info.id_column is None:
-                    item.problem = f"has the text of the row in line {line} but different kept values: pass id="
+                    item.problem = f"has the same text as line {line} but different kept values: pass id="
                 yield item
 
     def new(self, items: Iterable[Item]) -> list[Item]:
@@ -129,7 +129,7 @@ class Update:
         return [as_text(value) for (value,) in kept_columns([item], self.kept, parquet=True).values()]
 
     def write(self, items: Sequence[Item], vectors: Array) -> None:
-        """Merge rows with their vectors (n, D); those with a problem are rejected."""
+        """Merge rows with their vectors (n, D), and reject rows with a problem."""
         good = [i for i, item in enumerate(items) if item.problem is None]
         self.counts["embedded"] += len(good)
         for item in items:
@@ -151,25 +151,25 @@ class Update:
             batches.clear()
 
     def finish(self, prune: bool) -> int:
-        """Merge the last rows; delete surplus chunks and, with ``prune``, what the input lacks; return their number.
+        """Merge the last rows, delete surplus chunks and, with ``prune``, rows missing from the input; count deletions.
 
-        Rows of the index stay if their row in the input is rejected.
+        An index row is kept if its input row is rejected.
         """
         self._merge(self._new)
         self._merge(self._changed)
         if prune and self._known and not self._documents:
             rows = plural(self.index.rows, "row")
-            raise DataError(f"no row of the input can be used: nothing is pruned of {self.index.folder} with {rows}")
-        chunked, gone = bool(self.index.info.chunking), []
+            raise DataError(f"no input row can be used: nothing is pruned from the {rows} in {self.index.folder}")
+        chunked, deleted = bool(self.index.info.chunking), []
         for id in self._known.keys() - self._ids:
             doc = id.rpartition("#")[0] if chunked else id
             if doc not in self._rejected and (prune or doc in self._documents):
-                gone.append(id)
+                deleted.append(id)
         with reported(self.index.folder):
-            for first in range(0, len(gone), DELETED):
-                quoted = ", ".join("'" + id.replace("'", "''") + "'" for id in gone[first : first + DELETED])
+            for first in range(0, len(deleted), DELETED):
+                quoted = ", ".join("'" + id.replace("'", "''") + "'" for id in deleted[first : first + DELETED])
                 self.index.table.delete(f"id IN ({quoted})")
-        return len(gone)
+        return len(deleted)
 
 
 def _digest(values: Any) -> str:
@@ -177,7 +177,7 @@ def _digest(values: Any) -> str:
 
 
 def _known_rows(index: Index) -> Iterator[tuple[str, tuple[str, str]]]:
-    """For each row of an index, by its id: what its vector depends on, and a digest of its other columns."""
+    """Yield each index row's id with its hash and a digest of its other columns."""
     names = ["id", "hash", "start", "end", *index.kept]
     for batch in index.read(names).to_batches():
         for id, hash, start, end, *kept in zip(*(batch[name].to_pylist() for name in names), strict=True):
@@ -185,7 +185,7 @@ def _known_rows(index: Index) -> Iterator[tuple[str, tuple[str, str]]]:
 
 
 def _batch(items: Sequence[Item], schema: Schema, kept: Mapping[str, Any], vectors: Array | None = None) -> RecordBatch:
-    """Rows with a `Row` as an Arrow batch."""
+    """Convert items that have a `Row` to an Arrow batch."""
     import pyarrow as pa
 
     columns: dict[str, Any] = {name: [getattr(item.beside, name, None) for item in items] for name in COLUMNS}

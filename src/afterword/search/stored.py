@@ -1,4 +1,4 @@
-"""Stored vectors of a file or a job: their rows for an index, and the encoder that made them."""
+"""Convert a file's or job's stored vectors to index rows, and find the encoder that made them."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from .index import VECTOR, exists
 if TYPE_CHECKING:
     from ..encoder import Encoder
 
-READ = 4096  # rows that are read at a time
+READ = 4096  # rows to read at a time
 PROBLEM = "problem"
 
 
 def same_encoder(encoders: Sequence[Encoder], infos: Mapping[str, VectorsInfo], path: Path) -> tuple[Encoder, str]:
-    """Find, among encoders with one model, the one that made stored vectors, and the column of its vectors.
+    """Find the encoder that made stored vectors among encoders that share a model; also return its vector column.
 
-    Compares identities, and vectors of the probe texts, which reveal changed weights and another precision.
+    Compare identities, and vectors of the probe texts, which reveal changed weights or a different precision.
 
     Raises:
-        ModelError: no encoder made any column, or its vectors differ from those where they were stored.
+        ModelError: no encoder made any of the columns, or its vectors of the probe texts differ from the stored ones.
     """
     weights, difference = weights_digest(encoders[0].backbone.model), 0.0
     for encoder in encoders:
@@ -39,22 +39,22 @@ def same_encoder(encoders: Sequence[Encoder], infos: Mapping[str, VectorsInfo], 
                 if difference <= TOLERANCE:
                     return encoder, column
     made_by = ", ".join(f"{info.model} with {info.method.get('name')}" for info in infos.values())
-    reason = f"whose vectors of the probe texts differ here by {difference:.1e} of their length"
+    reason = f"whose vectors of the probe texts now differ by {difference:.1e} of their length"
     reason = reason if difference else f"not by this encoder with {encoders[0].method.name}"
     raise ModelError(f"the vectors in {path} were made by {made_by}, {reason}: pass the same model=, method= and "
                      "max_length=, or embed the texts again")  # fmt: skip
 
 
 def open_stored(path: Path) -> StoredVectors:
-    """The vectors of a .parquet file, or of a job."""
+    """Open the vectors of a .parquet file or a job."""
     if not path.is_dir():
         return StoredVectors(path)
     if exists(path):
-        raise DataError(f"{path} is an index, not a job: pass a .parquet file or a job's folder")
+        raise DataError(f"{path} is an index, not a job: pass a .parquet file or a job folder")
     job = Job.open(path)
     if not job.complete:
         done = f"{job.result().rows:,} of {plural(job.rows, 'row')} done"
-        raise JobError(f"{path} is not complete: {done}: the command that began it finishes it")
+        raise JobError(f"{path} is not complete: {done}: run its command again to finish it")
     return StoredVectors(path, job.parts(), job.result().unknown)
 
 
@@ -62,11 +62,11 @@ class StoredRows:
     """Texts and vectors of a .parquet file or a job as rows of an index.
 
     Args:
-        path: the file, or the folder of the job.
-        id: the column of ids; None = the job's ids, or the column "id" of a file, if there is one.
+        path: the file or the job folder.
+        id: the id column; None = the job's ids, or a file's column "id" if it exists.
 
     Raises:
-        DataError: the vectors are of chunks, or of several methods; or the job is not complete.
+        DataError: the file or job holds chunks or several methods, or the job is not complete.
     """
 
     def __init__(self, path: Path, id: str | None = None) -> None:
@@ -75,7 +75,7 @@ class StoredRows:
         file = open_stored(path)
         self.path, self._parts = path, file.parts
         if list(file.infos) != [VECTOR]:
-            raise DataError(f"{path} holds vectors of {len(file.infos)} methods, {', '.join(file.infos)}: embed by one")
+            raise DataError(f"{path} holds vectors of {len(file.infos)} methods, {', '.join(file.infos)}: use one")
         self.info = file.infos[VECTOR]
         self._schema = pq.read_schema(self._parts[0])
         if "chunk" in self._schema.names:
@@ -94,9 +94,9 @@ class StoredRows:
         return {name: self._schema.field(self._alias.get(name, name)).type for name in names}
 
     def blocks(self, names: Sequence[str]) -> Iterator[tuple[list[Item], Array]]:
-        """The rows block by block, with these columns, and their vectors (n, D); a row without one has a problem.
+        """Yield blocks of rows with these columns, and their vectors (n, D); a row without a vector has a problem.
 
-        Their `line` is the number of the row, from 1; `beside` is the input's line of one with a problem, if known.
+        A row's `line` is its number, from 1; if it has a problem, `beside` is its input line, or None if unknown.
         """
         import pyarrow.parquet as pq
 

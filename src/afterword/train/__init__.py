@@ -14,7 +14,7 @@ __all__ = ["Settings", "train"]
 
 
 def __getattr__(name: str) -> Any:
-    """Import `train` when it is first used: it needs torch and sentence-transformers, and settings do not."""
+    """Import `train` on first use: unlike the settings, it needs torch and sentence-transformers."""
     if name == "train":
         return import_module(".run", __name__).train
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""Trainable weights: LoRA (PEFT), frozen weights in 4 bits, and new layers after a model's last one."""
+"""Prepare a model's weights for training: LoRA (PEFT), 4-bit frozen weights, and additional last layers."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ except ImportError as e:
     raise MissingExtra("peft", "train") from e
 
 COUNTS = ("num_hidden_layers", "n_layer", "num_layers", "n_layers")
-"""Names of the number of layers in a model's configuration."""
+"""Configuration keys that may hold the number of layers."""
 
 
 def attach(model: nn.Module, settings: Settings, full: Sequence[nn.Module] = ()) -> Any:
-    """Add LoRA matrices to a model's linear layers; the remaining weights are frozen.
+    """Add LoRA matrices to a model's linear layers, and freeze the remaining weights.
 
-    Source: BeLLM, "Model Settings": r = 32, alpha = 32, dropout 0.1; all linear layers, as its released code.
+    Source: BeLLM, "Model Settings": r = 32, alpha = 32, dropout 0.1; all linear layers, as in its released code.
 
     Args:
         model: a base model; its layers are wrapped in place.
         settings: rank, alpha, dropout, targets, four_bit.
-        full: modules that are trained in full, without LoRA.
+        full: modules to train in full, without LoRA.
 
     Returns:
         PEFT's wrapper of the model.
 
     Raises:
-        InputError: a target is not the name of a linear layer.
+        InputError: a target does not name a linear layer.
     """
     linear = {name.rpartition(".")[2] for name, m in model.named_modules() if isinstance(m, nn.Linear | Conv1D)}
     if wrong := [name for name in settings.targets if name not in linear]:
@@ -66,14 +66,14 @@ def attach(model: nn.Module, settings: Settings, full: Sequence[nn.Module] = ())
 
 
 def merge_into(adapted: Any, base: nn.Module, settings: Settings) -> nn.Module:
-    """Merge trained LoRA matrices into a copy of the model from before `quantise`, in place."""
+    """Merge trained LoRA matrices into `base`, a copy of the model made before `quantise`, in place."""
     target = attach(base, replace(settings, four_bit=False))
     set_peft_model_state_dict(target, get_peft_model_state_dict(adapted))
     return target.merge_and_unload()  # type: ignore[no-any-return]
 
 
 def quantise(model: Any) -> None:
-    """Quantise the linear layers to 4 bits in place (QLoRA: NF4, double quantisation), and convert the rest to float32.
+    """Quantise linear layers to 4 bits in place (QLoRA: NF4, double quantisation), and convert the rest to float32.
 
     GPT-2's layers, which are not `nn.Linear`, keep their weights.
     """
@@ -97,16 +97,14 @@ def quantise(model: Any) -> None:
 
 
 def append_layers(backbone: Backbone, count: int, fresh: bool = False) -> Backbone:
-    """Copy a model and append new layers with separate weights: the "addition" of BeLLM's Table 4.
+    """Copy a model and append new layers with their own weights (the "addition" in BeLLM's Table 4).
 
-    The last `count` layers of the result are the new ones: `Sight(last=count)` makes them bidirectional. They come
-    before the final norm.
+    The new layers come before the final norm; `Sight(last=count)` makes them bidirectional.
 
     Args:
         backbone: the model; it is not changed.
         count: number of new layers.
-        fresh: initialise the new layers at random, as the model's class does; otherwise as copies of the last layers,
-            in order.
+        fresh: initialise the new layers at random, as the model's class does; otherwise copy the last `count` layers.
 
     Raises:
         UnsupportedModel: the layers are not in a list, there are too few to copy, or the model's class cannot be built
@@ -134,7 +132,7 @@ def append_layers(backbone: Backbone, count: int, fresh: bool = False) -> Backbo
 
 
 def _longer(config: Any, old: int, count: int) -> Any:
-    """Copy a configuration with `count` more layers; lists of values per layer repeat their last `count` values."""
+    """Copy a configuration with `count` more layers; per-layer lists repeat their last `count` values."""
     config = copy.deepcopy(config)
     for name, value in list(vars(config).items()):
         if isinstance(value, list) and len(value) == old and name != "architectures":

@@ -1,6 +1,6 @@
-"""Losses by name: sentence-transformers' classes, and the weighted sum of the released code.
+"""Training losses by name: sentence-transformers' classes, and the weighted sum in BeLLM's released code.
 
-Tests compare their values and gradients with the authors' code. "ranking" is Equation 6 of BeLLM as a mean over the
+Tests compare their values and gradients with the authors' code. "ranking" is Equation 6 of BeLLM averaged over the
 batch (SimCSE's loss with hard negatives, AnglE's contrastive_with_negative_loss); "cosent" and "angle" are AnglE's
 cosine_loss and angle_loss with scale = tau (tau / D for its pooling_strategy="mean").
 """
@@ -27,23 +27,23 @@ ACCEPTED: dict[str, tuple[str, ...]] = {
     "cosent": ("scored pairs", "conditioned pairs"),
     "released": ("triplets", "scored pairs", "conditioned pairs"),
 }
-"""The forms of rows that each loss accepts."""
+"""The kinds of rows that each loss accepts."""
 
 
 class Released(nn.Module):
-    """The weighted sum of the released code: cosine, contrastive and angle objectives.
+    """The weighted sum in BeLLM's released code of cosine, contrastive and angle objectives.
 
     Source: SeanLee97/AnglE, ``AngleLoss`` of angle_emb 0.3.10; 4AI/BeLLM, train.py. That script passes weights under
-    names that 0.3.x ignores: it optimises the sum with all three weights 1.
+    names that 0.3.x ignores, so it optimises the sum with all three weights equal to 1.
 
-    For triplets the contrastive objective is "ranking", and positives and negatives are pairs with scores 1 and 0.
-    For pairs with scores 1 and 0 it is `in_batch`.
+    For triplets, the contrastive objective is "ranking", and the other two see the anchor with the positive as a pair
+    with score 1, with the negative as one with score 0. For pairs with scores 1 and 0, it is `in_batch`.
 
     Args:
         model: a SentenceTransformer.
-        weights: of the cosine, contrastive and angle objectives, in this order.
-        temperature: of the contrastive objective.
-        cosine_scale, angle_scale: of these two; angle_emb 0.3.10 uses 1 for the angle, BeLLM's train.py 20.
+        weights: weights of the cosine, contrastive and angle objectives, in this order.
+        temperature: temperature of the contrastive objective.
+        cosine_scale, angle_scale: scales of these objectives; for the angle, angle_emb 0.3.10 uses 1, BeLLM 20.
         gather: take in-batch negatives from all processes.
     """
 
@@ -67,7 +67,7 @@ class Released(nn.Module):
         return self.compute_loss_from_embeddings(embeddings, labels)
 
     def compute_loss_from_embeddings(self, embeddings: list[Tensor], labels: Tensor | None) -> Tensor:
-        """The loss of vectors.
+        """Compute the loss from vectors.
 
         Args:
             embeddings: one (N, D) per column: anchor, positive, negative; or the two sides of pairs.
@@ -87,7 +87,7 @@ class Released(nn.Module):
 
 
 class RankingByClass(nn.Module):
-    """Equation 6 of BeLLM for pairs of a class: the negatives are the positives of rows of different classes only.
+    """Equation 6 of BeLLM for same-class pairs; the negatives are the positives of rows of other classes.
 
     Args:
         model: a SentenceTransformer.
@@ -105,10 +105,10 @@ class RankingByClass(nn.Module):
         return self.compute_loss_from_embeddings(embeddings, labels)
 
     def compute_loss_from_embeddings(self, embeddings: list[Tensor], labels: Tensor) -> Tensor:
-        """The loss of vectors.
+        """Compute the loss from vectors.
 
         Args:
-            embeddings: of anchors and of positives, (N, D) each.
+            embeddings: the vectors of anchors and of positives, (N, D) each.
             labels: the number of each row's class (N,).
         """
         anchor, positive = embeddings
@@ -121,9 +121,9 @@ class RankingByClass(nn.Module):
 
 
 def in_batch(first: Tensor, second: Tensor, labels: Tensor, scale: float, gather: bool = False) -> Tensor:
-    """Cross-entropy of choosing the partner of each text of a pair with score 1 among the 2N - 1 other texts.
+    """Cross-entropy of finding each text's partner among the 2N - 1 other texts, for pairs with score 1.
 
-    The mean is over all 2N texts; those of pairs with score 0 count as 0.
+    The mean is over all 2N texts; texts of pairs with score 0 contribute 0.
 
     Source: ``in_batch_negative_loss`` of angle_emb, for binary labels.
 
@@ -131,7 +131,7 @@ def in_batch(first: Tensor, second: Tensor, labels: Tensor, scale: float, gather
         first, second: vectors of the two sides (N, D).
         labels: 1 or 0 per pair (N,).
         scale: factor on the cosines.
-        gather: compare with the texts of all processes; the mean is over the texts of this one.
+        gather: compare with the texts of all processes; the mean is over this process's texts.
     """
     everyone = [all_gather_with_grad(side) if gather else side for side in (first, second)]
     mine = torch.arange(len(first), device=first.device) + (torch.distributed.get_rank() * len(first) if gather else 0)
@@ -142,7 +142,7 @@ def in_batch(first: Tensor, second: Tensor, labels: Tensor, scale: float, gather
 
 
 def make_loss(model: Any, settings: Settings, gather: bool = False, classes: bool = False) -> nn.Module:
-    """Create the loss; `classes` tells whether the rows are pairs of a class.
+    """Create the loss; `classes` is whether the rows are same-class pairs.
 
     Raises:
         InputError: a Matryoshka dimension is larger than the model's vectors.
@@ -165,15 +165,17 @@ def make_loss(model: Any, settings: Settings, gather: bool = False, classes: boo
         return loss
     width = model.get_embedding_dimension()
     if wrong := [d for d in settings.matryoshka if not 0 < d <= width]:
-        raise InputError(f"matryoshka={wrong[0]}: the model's vectors have {width} components")
+        raise InputError(f"matryoshka={wrong[0]}: pass 1 to {width}, the number of components of the model's vectors")
     return theirs.MatryoshkaLoss(model, loss, list(settings.matryoshka))  # type: ignore[no-any-return]
 
 
 def check_rows(settings: Settings, rows: TrainingRows) -> None:
-    """Raise a DataError, which names the losses that accept these rows, if the loss does not."""
+    """Raise a DataError if the loss does not accept these rows; it names the losses that do."""
     form, loss = rows.form, settings.loss
     if form not in ACCEPTED[loss]:
         better = ", ".join(name for name, forms in ACCEPTED.items() if form in forms)
-        raise DataError(f"{rows.source} holds {form}, which loss={loss!r} does not accept: choose {better}")
+        raise DataError(f"{rows.source} contains {form}, which loss={loss!r} does not accept: choose {better}")
     if loss == "released" and rows.scored and not set(rows.columns["score"]) <= {0.0, 1.0}:
-        raise DataError(f"{rows.source} holds scores that are not 0 or 1, which loss='released' needs: choose cosent")
+        raise DataError(
+            f"{rows.source} has scores other than 0 and 1, which loss='released' does not accept: choose cosent"
+        )

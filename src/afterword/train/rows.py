@@ -1,4 +1,4 @@
-"""Training rows: pairs, triplets, scored pairs with or without a condition, labelled texts. Errors name the line."""
+"""Read training rows: pairs, triplets, scored pairs with or without conditions, and labelled texts."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ FORMS = {
     LABELLED: ("text", "label"),
 }  # fmt: skip
 MIDDLE = 3
-"""C-STS's labels are 1 to 5: above the middle two texts are similar under the condition, below it they are not."""
+"""C-STS labels run from 1 to 5: above the middle, two texts are similar under the condition; below it, dissimilar."""
 HIDDEN = -1  # C-STS writes -1 for the hidden labels of its test split
 
 
 @dataclass(frozen=True)
 class TrainingRows:
-    """Rows to train on, or to evaluate on.
+    """Rows for training or evaluation.
 
     Args:
         form: a key of `FORMS`, or the result of `contrasted`.
-        columns: name to N values, in the order of the form; ``score`` holds numbers; a text with a condition is a
-            list of the two.
-        source: the file, or "row"; named in errors.
+        columns: N values by column name, in the order of the form; ``score`` holds numbers; a text with a condition is
+            a list [text, condition].
+        source: the file, or "row", for error messages.
 
     >>> TrainingRows.read([{"anchor": "a", "positive": "b"}]).form
     'pairs'
@@ -67,17 +67,17 @@ class TrainingRows:
 
     @classmethod
     def read(cls, data: TrainingRows | str | Path | Iterable[Mapping[str, Any]]) -> TrainingRows:
-        """Read and check the rows of a file or of an iterable; a `TrainingRows` is returned unchanged.
+        """Read and check rows from a file or an iterable; return a `TrainingRows` unchanged.
 
         Args:
             data: a .jsonl, .csv, .tsv or .parquet file, or mappings. Columns: anchor, positive and optionally
-                negative; sentence1, sentence2 and score; those of C-STS: sentence1, sentence2, condition and label; or
-                text and label, a class. Other columns are ignored.
+                negative; sentence1, sentence2 and score; sentence1, sentence2, condition and label, as in C-STS; or
+                text and label (its class). Other columns are ignored.
 
         Raises:
-            MissingDataset: there is no such file.
+            MissingDataset: the file does not exist.
             BadRow: a field is missing, empty, or of the wrong type.
-            DataError: there are no rows, or none of these columns.
+            DataError: there are no rows, or the columns are none of these sets.
         """
         if isinstance(data, TrainingRows):
             return data
@@ -88,7 +88,7 @@ class TrainingRows:
 
 
 def _rows(source: str, records: Iterable[Record]) -> TrainingRows:
-    """Validate every record; the fields of the first one decide the form."""
+    """Validate every record; the first one's fields determine the form."""
     form, columns = "", dict[str, list[Any]]()
     for record in records:
         fields = record.fields
@@ -102,7 +102,7 @@ def _rows(source: str, records: Iterable[Record]) -> TrainingRows:
         for name, values in columns.items():
             values.append(_value(fields, name, source, record.line, form != LABELLED))
     if not form:
-        raise DataError(f"{source} holds no rows")
+        raise DataError(f"{source} contains no rows")
     return TrainingRows(form, _conditioned(columns) if form == "conditioned pairs" else columns, source)
 
 
@@ -115,12 +115,12 @@ def _form(source: str, fields: Mapping[str, Any]) -> str:
         return LABELLED
     forms = "; ".join(", ".join(names) for names in FORMS.values())
     raise DataError(
-        f"{source} has the columns {', '.join(map(str, fields)) or 'none'}: it needs those of a form: {forms}"
+        f"{source} has the columns {', '.join(map(str, fields)) or 'none'}: expected one of these sets: {forms}"
     )
 
 
 def _value(fields: Mapping[str, Any], name: str, source: str, line: int, numbers: bool) -> Any:
-    """Validate one field: a text that is not blank, or a number; a class may be an integer too."""
+    """Validate a field: a text that is not blank, a number, or a class, which may also be an integer."""
     if name not in fields:
         raise BadRow(source, line, f"has no field {name!r}, only {', '.join(map(repr, fields)) or 'none'}")
     value = fields[name]
@@ -144,12 +144,12 @@ def _number(value: Any, name: str, source: str, line: int) -> float:
     if not math.isfinite(number):
         raise BadRow(source, line, f"{name!r} is {value!r:.40}, not a number")
     if name == "label" and number == HIDDEN:
-        raise BadRow(source, line, "'label' is -1: the labels of this split are hidden")
+        raise BadRow(source, line, "'label' is -1, as in a split with hidden labels: use a different split")
     return number
 
 
 def _conditioned(columns: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
-    """Columns of (text, condition) lists, and the score."""
+    """Convert columns to lists [text, condition], and the score."""
     first, second, conditions, labels = columns.values()
     return {
         "sentence1": [list(pair) for pair in zip(first, conditions, strict=True)],
@@ -159,12 +159,12 @@ def _conditioned(columns: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
 
 
 def contrasted(rows: TrainingRows) -> TrainingRows:
-    """Convert rows for a loss with in-batch negatives: C-STS rows to triplets, labelled texts to pairs of a class.
+    """Convert rows for a loss with in-batch negatives: C-STS rows to triplets, labelled texts to same-class pairs.
 
-    BeLLM trains on C-STS with Equation 6 (sections 3.3 and 5.1) and does not say what is positive.
+    BeLLM trains on C-STS with Equation 6 (sections 3.3 and 5.1), but does not say which texts are the positives.
 
     Raises:
-        DataError: there is no positive, or no negative.
+        DataError: there are no positives, or no negatives.
     """
     if rows.form == LABELLED:
         return _by_class(rows)
@@ -172,7 +172,7 @@ def contrasted(rows: TrainingRows) -> TrainingRows:
 
 
 def _by_condition(rows: TrainingRows) -> TrainingRows:
-    """Triplets: the first text under a condition, the second under it, and the second under a dissimilar condition."""
+    """Make triplets: the first text, and the second under the same and under a dissimilar condition."""
     by_texts: defaultdict[tuple[str, str], list[tuple[str, float]]] = defaultdict(list)
     for (first, condition), (second, _), label in zip(*rows.columns.values(), strict=True):
         by_texts[first, second].append((condition, label))
@@ -187,11 +187,11 @@ def _by_condition(rows: TrainingRows) -> TrainingRows:
             negatives += [[second, condition] for condition, _ in zip(cycle(different), similar, strict=False)]
     if not anchors:
         raise DataError(
-            f"{rows.source} has no two sentences with labels above and below {MIDDLE}: choose loss='cosent' or 'angle'"
+            f"{rows.source} has no sentence pair with labels above and below {MIDDLE}: choose loss='cosent' or 'angle'"
         )
     if used < len(rows):
         unused = f"{rows.source}: {len(rows) - used} of {len(rows)} rows are not used"
-        warn(f"{unused}: their sentences do not have labels both above and below {MIDDLE}")
+        warn(f"{unused}: their sentence pairs lack labels either above or below {MIDDLE}")
     columns = {"anchor": anchors, "positive": positives, "negative": negatives}
     return TrainingRows("conditioned triplets", columns, rows.source)
 
@@ -202,9 +202,9 @@ def _by_class(rows: TrainingRows) -> TrainingRows:
     for text, label in zip(*rows.columns.values(), strict=True):
         classes[label][text] = None
     if len(classes) < 2:
-        raise DataError(f"{rows.source} holds the label {next(iter(classes))!r} only: add texts of a different class")
+        raise DataError(f"{rows.source} has only the label {next(iter(classes))!r}: add texts of a different class")
     if single := next((label for label, texts in classes.items() if len(texts) < 2), None):
-        raise DataError(f"{rows.source} holds one text with the label {single!r}: add a second text of its class")
+        raise DataError(f"{rows.source} has only one text with the label {single!r}: add a second one")
     columns: dict[str, list[object]] = {"anchor": [], "positive": [], "label": []}
     for number, texts in enumerate(map(list, classes.values())):
         columns["anchor"] += texts

@@ -1,4 +1,4 @@
-"""Train an encoder, and save it in a folder that sentence-transformers loads too."""
+"""Train an encoder, and save it in a folder that sentence-transformers can also load."""
 
 from __future__ import annotations
 
@@ -62,30 +62,30 @@ def train(
     Args:
         model: as for `Encoder.load`, or an encoder, whose weights are trained in place. With four_bit, its weights stay
             in 4 bits, and only the returned encoder has the trained ones.
-        data: rows; see `TrainingRows.read`.
-        out: the folder that the encoder is saved to; ``training.json`` and ``loss.jsonl`` are written to it too, and
-            ``checkpoints`` until the run is finished.
+        data: the training rows; see `TrainingRows.read`.
+        out: the folder to save the encoder in; it also holds ``training.json``, ``loss.jsonl`` and, until the run is
+            finished, ``checkpoints``.
         method: the embedding method; None keeps the encoder's. A string is parsed.
-        dev: scored pairs. They are evaluated at every checkpoint, with the maximum length of the saved encoder, and
-            the best checkpoint is the result.
+        dev: scored pairs, evaluated at every checkpoint with the saved encoder's maximum length; the best checkpoint is
+            the result.
         settings: the hyperparameters.
         resume: resume from the last checkpoint in `out`; the final weights equal those of an uninterrupted run. Without
             a checkpoint, start from the beginning; if the run is finished, load its result.
         keep_adapter: also save the LoRA matrices, which are merged into the weights, to ``out/adapter``.
-        device: None = a GPU where there is one.
+        device: None = a GPU if there is one.
         trust_remote_code: run the model's own code.
         progress: show a progress bar on stderr.
-        log_every: number of steps between two lines of ``loss.jsonl``; the last step and those with an evaluation are
-            logged in any case.
-        changes: single settings by name, which override `settings`.
+        log_every: number of steps between two lines of ``loss.jsonl``; the last step and steps with an evaluation are
+            always logged.
+        changes: individual settings by name, which override `settings`.
 
     Returns:
         The trained encoder; `Encoder.load(out)` gives an equal one.
 
     Raises:
-        InputError: a setting is invalid; or `out` holds an unfinished or a different run, or other files.
+        InputError: a setting is invalid, or `out` holds an unfinished run, a different run, or other files.
         MethodError: the method does not fit the model.
-        DataError: the rows cannot be used, or are too few.
+        DataError: the rows cannot be used, or there are too few.
         ModelError: a loss is NaN or infinite, or a file cannot be written; the last complete checkpoint is kept.
 
     >>> from afterword.train import train
@@ -133,7 +133,7 @@ class Run:
         self.adapted: Any = None
         set_seed(settings.seed)
         self.model = sentence_transformer(encoder)
-        for module in list(self.model)[1:]:  # post-processing steps are not trained
+        for module in list(self.model)[1:]:  # do not train post-processing steps
             module.requires_grad_(False)
         encoder.backbone.model.requires_grad_(True)
         first: Any = self.model[0]
@@ -145,7 +145,7 @@ class Run:
             _checkpointing(encoder.backbone.model, "enable", {"use_reentrant": False})
 
     def merged(self) -> Encoder:
-        """The trained encoder, with the LoRA matrices merged into its weights."""
+        """Return the trained encoder, with the LoRA matrices merged into its weights."""
         if self.before is not None:
             weights = merge_into(self.adapted, self.before, self.settings)
             return replace(self.encoder, backbone=self_check(weights, self.encoder.backbone.tokenizer))
@@ -155,7 +155,7 @@ class Run:
         return self.encoder
 
     def close(self) -> None:
-        """Prepare the encoder for encoding, also after an error: without LoRA, in evaluation mode."""
+        """Remove LoRA and switch the encoder to evaluation mode, even after an error."""
         model: Any = self.encoder.backbone.model
         if self.adapted is not None:
             self.adapted.unload()
@@ -173,7 +173,7 @@ def _copied(model: Any) -> Any:
 
 
 def _checkpointing(model: Any, what: str, *options: Any) -> None:
-    """Switch gradient checkpointing; newer versions of transformers call it activation checkpointing."""
+    """Switch gradient checkpointing on or off; newer versions of transformers call it activation checkpointing."""
     name = "activation" if hasattr(model, "activation_checkpointing_enable") else "gradient"
     getattr(model, f"{name}_checkpointing_{what}")(*options)
 
@@ -206,9 +206,9 @@ def load(
     device: Any = None,
     trust_remote_code: bool = False,
 ) -> Encoder:
-    """Load the encoder to train, with the settings' method, float32 weights and the new layers, if any.
+    """Load the encoder to train, with the settings' method, float32 weights and any new layers.
 
-    Scored `dev` pairs give bellm(last="auto") its turning point; each process has a GPU by default.
+    Scored `dev` pairs determine the turning point of bellm(last="auto"); by default, each process has its own GPU.
     """
     if isinstance(model, Encoder):
         encoder = model
@@ -219,14 +219,14 @@ def load(
         encoder = Encoder.load(model, start, device=device, trust_remote_code=trust_remote_code)
     method, facts = one_method(settings.method or encoder.method, "training"), encoder.backbone.facts
     if method.sight.both_ways and not facts.causal:
-        raise MethodError(f"{facts.kind} is bidirectional already, in every layer: use classical or prompt, not bellm")
+        raise MethodError(f"{facts.kind} is already bidirectional in every layer: use classical or prompt, not bellm")
     if method.sight.last == AUTO and dev is not None and dev.scored and not dev.conditioned:
         left, right, gold = dev.columns.values()
         pairs = ScoredPairs(tuple(left), tuple(right), np.array(gold), ("dev",) * len(dev))
         method = resolve(method, encoder, pairs)
     if settings.added and method.sight.last != settings.added:
         raise MethodError(
-            f"added={settings.added} new layers are bidirectional, and the method has last={method.sight.last}: pass "
+            f"added={settings.added} new layers are bidirectional, but the method has last={method.sight.last}: pass "
             f"bellm(last={settings.added})"
         )
     backbone = encoder.backbone
@@ -243,7 +243,7 @@ def load(
 
 
 def complete(settings: Settings, encoder: Encoder) -> Settings:
-    """Complete the settings with the encoder's method and default prompt, and the device's precision."""
+    """Fill in the encoder's method and default prompt, and the best precision for its device."""
     prompt = settings.prompt
     if prompt is None and settings.prompts is None and encoder.default_prompt_name is not None:
         prompt = (encoder.prompts or {}).get(encoder.default_prompt_name) or None
@@ -253,25 +253,27 @@ def complete(settings: Settings, encoder: Encoder) -> Settings:
 
 
 def check(settings: Settings, encoder: Encoder, rows: TrainingRows, dev: TrainingRows | None) -> None:
-    """Raise an AfterwordError, before anything is written, if settings, model and data do not fit together."""
+    """Raise an AfterwordError if settings, model and data do not match, before anything is written."""
     check_rows(settings, rows)
     needed = settings.batch_size * processes()
     if len(rows) < needed:
-        raise DataError(f"{rows.source} holds {len(rows)} rows, fewer than a batch of {needed}: lower batch_size=")
+        raise DataError(f"{rows.source} has {len(rows)} rows, fewer than a batch of {needed}: lower batch_size=")
     if dev is not None and not dev.scored:
-        raise DataError(f"{dev.source} holds {dev.form}: dev needs scored pairs: sentence1, sentence2, score")
+        raise DataError(f"{dev.source} contains {dev.form}: pass dev= with scored pairs: sentence1, sentence2, score")
     method = one_method(encoder.method, "training")
-    wanted = "condition" in method.layout.fields
+    conditional = "condition" in method.layout.fields
     for part in (rows, dev):
-        if part is not None and wanted and not part.conditioned:
+        if part is not None and conditional and not part.conditioned:
             raise DataError(
-                f"{part.source} holds {part.form}, and the method's template holds {{condition}}: pass sentence1, "
+                f"{part.source} contains {part.form}, but the method's template has {{condition}}: pass sentence1, "
                 "sentence2, condition, label"
             )
-        if part is not None and part.conditioned and not wanted:
-            raise DataError(f"{part.source} holds conditions: use a method whose template holds {{condition}}")
+        if part is not None and part.conditioned and not conditional:
+            raise DataError(f"{part.source} contains conditions: use a method whose template has {{condition}}")
     if settings.patience and dev is None:
-        raise InputError(f"patience={settings.patience} waits for a better score on dev: pass dev=")
+        raise InputError(f"patience={settings.patience} depends on dev scores: pass dev=")
     columns = list(rows.columns)
     if wrong := [name for name in settings.prompts or {} if name not in columns]:
-        raise InputError(f"prompts: no column {wrong[0]!r}: {rows.source} holds {', '.join(columns)}")
+        raise InputError(
+            f"prompts= names the column {wrong[0]!r}: choose from the columns of {rows.source}: {', '.join(columns)}"
+        )

@@ -29,40 +29,40 @@ Precision = Literal["float32", "bfloat16"]
 
 @dataclass(frozen=True)
 class Settings:
-    """The hyperparameters of training. The defaults are those of the BeLLM paper, section 4.1, if it states them.
+    """Training hyperparameters. The defaults follow section 4.1 of the BeLLM paper where it states them.
 
     Args:
         method: the embedding method; None keeps the encoder's.
         rank: LoRA rank r; 0 trains every weight.
-        alpha: LoRA alpha: the product of the two matrices is scaled by alpha / rank.
+        alpha: LoRA alpha; the product of the two matrices is scaled by alpha / rank.
         dropout: LoRA dropout probability.
         targets: names of the linear layers that get LoRA; empty = all.
         four_bit: keep the frozen weights in 4 bits (QLoRA); needs bitsandbytes.
-        added: number of new bidirectional layers after the last one (Table 4's "addition"; see `lora.append_layers`).
-        fresh: initialise the new layers at random, not as copies of the last layers.
+        added: number of new bidirectional layers to append (Table 4's "addition"; see `lora.append_layers`).
+        fresh: initialise the new layers at random instead of copying the last layers.
         loss: name of the loss: "ranking", "cached_ranking", "angle", "cosent" or "released".
-        temperature: of the ranking losses, whose scale is 1 / temperature.
+        temperature: temperature of the ranking losses, whose scale is 1 / temperature.
         scale: factor on the cosines in "angle" and "cosent".
-        weights: of the three parts of "released": cosine, in-batch negatives, angle (``cosine_w``, ``ibn_w`` and
-            ``angle_w`` of angle_emb).
-        mini_batch: texts per forward of "cached_ranking".
-        matryoshka: numbers of leading components; the loss is summed over the vectors truncated to each.
+        weights: weights of the three parts of "released": cosine, in-batch negatives, angle (``cosine_w``, ``ibn_w``
+            and ``angle_w`` in angle_emb).
+        mini_batch: texts per forward pass of "cached_ranking".
+        matryoshka: dimensions to truncate the vectors to; the loss is summed over them.
         learning_rate: peak learning rate.
-        warmup: number of warm-up steps, or their share of all steps; then the learning rate falls linearly to 0.
-        weight_decay: of AdamW.
-        clip: maximum norm of the gradient.
+        warmup: number of warm-up steps, or their fraction of all steps; then the learning rate falls linearly to 0.
+        weight_decay: weight decay of AdamW.
+        clip: maximum gradient norm.
         batch_size: rows per batch and process.
         accumulate: batches per step (gradient accumulation).
         epochs: passes over the rows.
-        steps: number of steps; replaces `epochs`.
+        steps: number of steps; overrides `epochs`.
         max_length: maximum number of tokens per text in training; None = the model's limit, which the saved encoder
-            has in any case.
-        distinct: never put a text into a batch twice, if the loss uses in-batch negatives.
-        prompt: prepended to every text.
-        prompts: prepended to the texts of a column, by column name.
-        precision: of the matrix products; "bfloat16" is autocast over float32 weights.
-        checkpointing: gradient checkpointing: store the layers' inputs only, and run layers again for their gradients.
-        seed: random seed for LoRA's initial weights, the order of the rows and dropout.
+            always keeps.
+        distinct: if the loss uses in-batch negatives, never put a text into a batch twice.
+        prompt: text to prepend to every text.
+        prompts: text to prepend to the texts of each column, by column name.
+        precision: precision of matrix products; "bfloat16" is autocast over float32 weights.
+        checkpointing: gradient checkpointing: store only the layers' inputs, and rerun layers for their gradients.
+        seed: random seed for LoRA's initial weights, the order of rows, and dropout.
         every: number of steps between two checkpoints, each with an evaluation on dev.
         patience: stop after this many evaluations without a better dev score; 0 = never.
 
@@ -125,9 +125,9 @@ class Settings:
         if len(self.weights) != 3:
             raise InputError(f"weights={self.weights}: pass three numbers: cosine, in-batch negatives, angle")
         if self.four_bit and (self.added or not self.lora):
-            raise InputError("four_bit=True freezes the weights: pass a LoRA rank above 0 and no added layers")
+            raise InputError("four_bit=True freezes the weights: pass rank= above 0, and no added=")
         if self.prompt and self.prompts:
-            raise InputError("pass prompt, for every column, or prompts, by column, not both")
+            raise InputError("pass prompt=, for every column, or prompts=, by column, but not both")
 
     @property
     def lora(self) -> bool:
@@ -147,17 +147,17 @@ class Settings:
 
 @dataclass(frozen=True)
 class Place:
-    """The folder of a training run: ``training.json``, ``loss.jsonl`` and, until it is finished, ``checkpoints``.
+    """The folder of a training run: ``training.json``, ``loss.jsonl`` and, until the run is finished, ``checkpoints``.
 
     Args:
-        folder: the trained model is saved here.
+        folder: the folder to save the trained model in.
     """
 
     folder: Path
 
     @property
     def checkpoints(self) -> Path:
-        """The folder of the checkpoints; it is removed when the run is finished."""
+        """The checkpoint folder, removed when the run is finished."""
         return self.folder / "checkpoints"
 
     def record(self) -> dict[str, Any] | None:
@@ -172,7 +172,7 @@ class Place:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Create and lock the folder, in the first of the processes that train together."""
+        """Create and lock the folder; only the first of several training processes does so."""
         if not is_first():
             yield
             return
@@ -184,7 +184,7 @@ class Place:
             yield
 
     def begin(self, fixed: Mapping[str, Any], resume: bool) -> Path | None:
-        """Validate the folder, and return the checkpoint to resume from; None = start from the beginning.
+        """Check the folder, and return the checkpoint to resume from; None = start from the beginning.
 
         `fixed` is everything the run depends on, stored under "fixed" in ``training.json``.
 
@@ -194,7 +194,7 @@ class Place:
         record = self.record()
         if record is None:
             if other := next((p.name for p in sorted(self.folder.glob("[!.]*"))), None):
-                raise InputError(f"{self.folder} is not empty: it holds {other}; choose a different folder")
+                raise InputError(f"{self.folder} already contains {other}: choose a different folder")
             return None
         if not resume:
             if self.last() is not None or "finished" in record:
@@ -221,12 +221,12 @@ class Place:
         return None
 
     def save(self, encoder: Encoder) -> None:
-        """Save the trained model in the folder; config.json, without which it does not load, comes last."""
+        """Save the trained model in the folder; config.json, which loading it requires, comes last."""
         new = self.checkpoints / "model"
         encoder.save(new, overwrite=True)
         for path in sorted(new.iterdir(), key=lambda path: (path.name == "config.json", path.name)):
             target = self.folder / path.name
-            if target.is_dir():  # of a save that was interrupted
+            if target.is_dir():  # left by an interrupted save
                 shutil.rmtree(target)
             path.replace(target)
 

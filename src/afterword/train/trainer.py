@@ -1,4 +1,4 @@
-"""sentence-transformers' trainer with small checkpoints, which stops at the first NaN or infinite value."""
+"""sentence-transformers' trainer, with small checkpoints and a stop at the first NaN or infinite value."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .rows import BY_CLASS, TrainingRows
 from .settings import CURVE, STATE, WEIGHTS, Place, Settings, processes
 
 SCORE = "eval_dev_spearman_cosine"
-"""The trainer's name for the score on the dev pairs: Spearman's correlation with the cosines."""
+"""The trainer's name for the dev score: Spearman's correlation of the pairs' scores and cosines."""
 
 
 class LossLog(TrainerCallback):
@@ -32,7 +32,7 @@ class LossLog(TrainerCallback):
         self.path = path
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Log the last step and every step with an evaluation, so that a short run has a curve too."""
+        """Log the last step and every step with an evaluation, so that even a short run has a loss curve."""
         control.should_log |= control.should_evaluate or state.global_step >= state.max_steps
 
     def on_log(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
@@ -42,15 +42,15 @@ class LossLog(TrainerCallback):
 
 
 class Trainer(SentenceTransformerTrainer):
-    """sentence-transformers' trainer, whose checkpoints hold the trained weights only.
+    """sentence-transformers' trainer, with checkpoints that hold only the trained weights.
 
-    `saved_length` is the maximum number of tokens of the saved encoder, with which dev is evaluated.
+    `saved_length` is the saved encoder's maximum number of tokens, which is also used to evaluate dev.
     """
 
     saved_length: int | None = None
 
     def add_model_card_callback(self, default_args_dict: dict[str, Any]) -> None:
-        """Do not write a model card: the encoder writes the folder."""
+        """Write no model card: the encoder writes the folder."""
 
     def training_step(self, model: nn.Module, *args: Any, **kwargs: Any) -> Tensor:
         """Run one batch forward and backward, and keep its loss for `_get_grad_norm`."""
@@ -59,17 +59,19 @@ class Trainer(SentenceTransformerTrainer):
         return loss
 
     def _get_grad_norm(self, model: nn.Module, grad_norm: Any = None) -> Any:
-        """Raise ModelError if loss or gradient is not finite; called before each update."""
+        """Raise a ModelError if the loss or gradient is not finite; called before each update."""
         norm = super()._get_grad_norm(model, grad_norm)
         for name, value in (("the loss", float(self.last_loss)), ("the gradient", float(norm))):
             if not math.isfinite(value):
                 kept = _kept(Path(self.args.output_dir))
                 step = self.state.global_step + 1
-                raise ModelError(f"step {step}: {name} is {value}; {kept}; lower learning_rate, or train in float32")
+                raise ModelError(
+                    f"step {step}: {name} is {value}; {kept}: lower learning_rate=, or pass precision='float32'"
+                )
         return norm
 
     def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
-        """Save the trained weights only."""
+        """Save only the trained weights."""
         folder = Path(output_dir or self.args.output_dir)
         folder.mkdir(parents=True, exist_ok=True)
         save_file({n: p.detach().contiguous() for n, p in _trained(self.model).items()}, folder / WEIGHTS)
@@ -91,13 +93,13 @@ class Trainer(SentenceTransformerTrainer):
         folder = Path(self.args.output_dir) / f"checkpoint-{self.state.global_step}"
         try:
             super()._save_checkpoint(model, trial)
-        except Exception as e:  # on a full disk, libraries raise errors of many classes
+        except Exception as e:  # on a full disk, libraries raise many kinds of errors
             shutil.rmtree(folder, ignore_errors=True)
             reason = (e.strerror if isinstance(e, OSError) else None) or str(e).splitlines()[0]
             raise ModelError(f"{folder} cannot be written: {reason}; {_kept(folder.parent)}") from e
 
     def evaluate(self, *args: Any, **kwargs: Any) -> dict[str, float]:
-        """Evaluate on dev with the maximum length of the saved encoder; the weights are checked first."""
+        """Check the weights, and evaluate them on dev with the saved encoder's maximum length."""
         self._check_weights()
         first: Any = self.model[0]
         training_length, first.max_seq_length = first.max_seq_length, self.saved_length
@@ -108,10 +110,10 @@ class Trainer(SentenceTransformerTrainer):
         return scores
 
     def _check_weights(self) -> None:
-        """Check the weights: an update can overflow although loss and gradient are finite."""
+        """Check the weights: an update can overflow even if loss and gradient are finite."""
         if bad := next((name for name, p in _trained(self.model).items() if not p.isfinite().all()), None):
             kept = _kept(Path(self.args.output_dir))
-            raise ModelError(f"step {self.state.global_step}: {bad} is not finite; {kept}; lower learning_rate")
+            raise ModelError(f"step {self.state.global_step}: {bad} is not finite; {kept}: lower learning_rate=")
 
     def fit(self, checkpoint: Path | None) -> None:
         """Train, from the start or from a checkpoint."""
@@ -126,8 +128,8 @@ class Trainer(SentenceTransformerTrainer):
         self._check_weights()
         if not self.state.global_step:
             size = self.args.per_device_train_batch_size
-            many = f"too many rows share a text to fill a batch of {size} distinct texts"
-            raise DataError(f"{many}: lower batch_size, or pass distinct=False")
+            many = f"too many rows share texts: no batch of {size} rows with distinct texts can be filled"
+            raise DataError(f"{many}: lower batch_size=, or pass distinct=False")
         self.accelerator.wait_for_everyone()
 
     def _has_ended(self, checkpoint: Path) -> bool:
@@ -141,7 +143,7 @@ class Trainer(SentenceTransformerTrainer):
         return True
 
     def summary(self) -> dict[str, Any]:
-        """Return steps, epochs, and the best dev score with its step (None without dev)."""
+        """Return the number of steps and epochs, and the best dev score with its step (None without dev)."""
         best = self.state.best_metric
         return {"steps": self.state.global_step, "epochs": self.state.epoch,
                 "best_dev": best if best is not None and math.isfinite(best) else None,
@@ -149,7 +151,7 @@ class Trainer(SentenceTransformerTrainer):
 
 
 def _trained(model: nn.Module) -> dict[str, nn.Parameter]:
-    """The parameters that are trained, by name."""
+    """Return the trained parameters by name."""
     return {name: p for name, p in model.named_parameters() if p.requires_grad}
 
 
@@ -168,7 +170,7 @@ def make_trainer(
     progress: bool,
     saved_length: int | None = None,
 ) -> Trainer:
-    """Create the trainer of a run, which evaluates dev with up to `saved_length` tokens."""
+    """Create a run's trainer, which evaluates dev with up to `saved_length` tokens."""
     callbacks: list[Any] = [LossLog(place.folder / CURVE)]
     if settings.patience and dev is not None:
         callbacks.append(EarlyStoppingCallback(settings.patience))
@@ -181,7 +183,7 @@ def make_trainer(
     arguments = SentenceTransformerTrainingArguments(
         output_dir=str(place.checkpoints),
         per_device_train_batch_size=settings.batch_size * processes(),
-        accelerator_config={"split_batches": processes() > 1},  # processes split one batch of distinct texts
+        accelerator_config={"split_batches": processes() > 1},  # the processes share a batch of distinct texts
         gradient_accumulation_steps=settings.accumulate,
         num_train_epochs=settings.epochs,
         max_steps=settings.steps or -1,
@@ -200,7 +202,7 @@ def make_trainer(
         save_strategy="steps",
         save_steps=settings.every,
         save_total_limit=2,  # the last and the best, or the last two
-        restore_callback_states_from_checkpoint=True,  # early stopping's count of evaluations without gain
+        restore_callback_states_from_checkpoint=True,  # early stopping counts evaluations without improvement
         disable_tqdm=not progress,
         report_to=[],
         **options,
@@ -220,7 +222,7 @@ def make_trainer(
 
 
 def evaluator(dev: TrainingRows) -> Any:
-    """Spearman's correlation between the scores of pairs and the cosines of their vectors."""
+    """Make an evaluator for Spearman's correlation between the pairs' scores and their vectors' cosines."""
     first, second, scores = dev.columns.values()
     return EmbeddingSimilarityEvaluator(
         first, second, scores, name="dev", main_similarity="cosine", batch_size=64, write_csv=False,
