@@ -182,7 +182,7 @@ class MtebTask(Task):
 
     @property
     def group(self) -> str:  # type: ignore[override]
-        """The category of C-MTEB, or "mteb"."""
+        """The task's category in C-MTEB, or "mteb" for other tasks."""
         name = self.name.removesuffix(OFFICIAL)
         return next((group for group, names in CMTEB.items() if name in names), "mteb")
 

@@ -33,12 +33,12 @@ class SentenceTransformerModel:
     def encode(self, texts: Sequence[str], /, *, conditions: Sequence[str] | None = None) -> Array:
         """Compute sentence vectors (n, D) with the model's `encode`; conditions raise an InputError."""
         if conditions is not None:
-            raise InputError(f"{self.folder.name} has no template with a condition: use an encoder's method")
+            raise InputError(f"{self.folder.name} cannot embed texts with a condition: use an encoder that can")
         return np.asarray(self.model.encode(list(texts), show_progress_bar=False), np.float32)
 
     def encode_words(self, texts: Sequence[str], words: Sequence[Any], /) -> Any:
         """Raise an InputError, because the library does not compute word vectors."""
-        raise InputError(f"{self.folder.name} is run by sentence-transformers, which computes no word vectors")
+        raise InputError(f"{self.folder.name} runs in sentence-transformers, which has no word vectors: use an encoder")
 
     @property
     def identity(self) -> str:

@@ -94,7 +94,7 @@ def dependency(
 
 
 def _correlate(states: Tensor, pivot: int) -> list[float]:
-    """Mean Spearman's correlation of the pivot with the other tokens, for texts of equal length (G, n, D)."""
+    """Average the pivot's Spearman correlations with the other tokens, for texts of equal length (G, n, D)."""
     n = states.shape[1]
     if n == 1:
         return [math.nan] * len(states)

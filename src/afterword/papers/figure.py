@@ -89,7 +89,7 @@ def check(path: Path, dark: bool = False) -> None:
 
 
 def printable(text: str, most: int = 60) -> str:
-    r"""Make a text safe to draw: on one line, without formulas, or control characters, which break an .svg.
+    r"""Make a text safe to draw: on one line, without formulas or control characters (which break an .svg).
 
     >>> print(printable("a\nb\x1b[31m$x$"))
     a b [31m\$x\$

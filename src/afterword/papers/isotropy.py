@@ -39,7 +39,7 @@ class Isotropy(Measurement):
 
     Attributes:
         name: name of the encoder.
-        average_cosine: mean cosine of two different texts; near 0 is isotropic.
+        average_cosine: mean cosine over pairs of texts; near 0 is isotropic.
         uniformity: log of the mean of exp(-2 d^2) over pairs of texts; lower is more uniform.
         alignment: mean squared distance of positive pairs; lower is closer. NaN without pairs.
         texts: number of texts.
@@ -92,7 +92,7 @@ def isotropy(embedder: Embedder, texts: Sequence[str], positives: Sequence[Pair]
 
 
 def average_cosine(vectors: Vectors) -> float:
-    """The mean cosine of two different vectors: near 0 for random directions, near 1 in a narrow cone (anisotropy).
+    """The mean cosine over pairs of vectors: near 0 for random directions, near 1 in a narrow cone (anisotropy).
 
     Source: Ethayarajh 2019; Ditto, section 4. Computed in O(n D): the squared length of the sum of unit vectors is n
     plus the sum of the cosines of all ordered pairs.
@@ -155,7 +155,7 @@ def _directions(vectors: Vectors) -> Vectors:
     """The vectors scaled to length 1, in float64."""
     lengths = np.linalg.norm(vectors.astype(np.float64), axis=1)
     if len(wrong := np.flatnonzero(~(np.isfinite(lengths) & (lengths > 0)))):
-        raise InputError(f"vector {wrong[0]} has length {lengths[wrong[0]]:g}: it has no direction")
+        raise InputError(f"vector {wrong[0]} has length {lengths[wrong[0]]:g} and so no direction: remove its text")
     return unit(vectors)
 
 

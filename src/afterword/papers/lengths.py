@@ -80,7 +80,7 @@ def lengths(
     """
     checked, layout = check_texts(texts), layout or Layout()
     if not checked:
-        raise InputError("there are no texts: pass at least one")
+        raise InputError("no texts given: pass at least one")
     tokens = [
         max((len(segment.ids) for segment in written.segments), default=0)
         for i in range(0, len(checked), WINDOW)

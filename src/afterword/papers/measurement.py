@@ -98,7 +98,7 @@ def sweep(
     if blank := [i for i, text in enumerate(checked) if is_blank(text)]:
         raise InputError(f"text {blank[0]} is blank: remove it")
     if not checked:
-        raise InputError("there are no texts: pass at least one")
+        raise InputError("no texts given: pass at least one")
     limits = limits or Limits(encoder.max_length)
     writings = method.layout.write(checked, backbone.tokenizer, limits.max_length)
     cuts, values = Truncation(), dict[int, Value]()

@@ -69,7 +69,7 @@ def jobs(specs: Sequence[str], data: str | Path | None, mteb_task: Callable[[str
 
 
 def _parts(specs: Sequence[str]) -> list[str]:
-    """Split at commas, but keep the options of a task together."""
+    """Split specs at commas, but keep each task's options together."""
     parts: list[str] = []
     for part in (part.strip() for spec in specs for part in spec.split(",")):
         if "=" in part and ":" not in part and parts and ":" in parts[-1]:

@@ -146,7 +146,7 @@ def _interval(a: Result, b: Result, draws: int, seed: int) -> tuple[tuple[float,
         return (math.nan, math.nan), "no pairs or questions"
     if abs(score(*ours) - a.main) > SAME or abs(score(*theirs) - b.main) > SAME:
         several = len(a.scores) > 1 or len(b.scores) > 1
-        return (math.nan, math.nan), "a mean over runs" if several else "its score is more than one over its pairs"
+        return (math.nan, math.nan), "a mean over runs" if several else "the score cannot be computed from its pairs"
 
     def difference(gold: Column, mine: Column, theirs: Column) -> float:
         return 100 * (score(gold, theirs) - score(gold, mine))

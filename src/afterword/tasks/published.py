@@ -105,7 +105,7 @@ class Published:
         return {task for column in self.columns for task, _ in column.members}
 
     def line(self, row: Row) -> Line:
-        """Our results in the columns, metrics and scale of this table."""
+        """Convert our results to a line with this table's columns, metrics and scale."""
         results = on_their_data(row.results)
         scores, deviations = zip(*(column.score(results, self.scale) for column in self.columns), strict=True)
         notes = tuple(
@@ -121,7 +121,7 @@ class Published:
 
 
 def on_their_data(results: Mapping[str, Result]) -> dict[str, Result]:
-    """Key results by the names of published columns; one on mteb's data ("TNews.mteb") replaces a local one."""
+    """Key results by published column names; a result on mteb's data ("TNews.mteb") replaces a local one."""
     return {**results, **{name.removesuffix(OFFICIAL): r for name, r in results.items() if name.endswith(OFFICIAL)}}
 
 
@@ -138,7 +138,7 @@ def published() -> Mapping[str, Published]:
 
 
 def _table(raw: Mapping[str, Any], cmteb: Mapping[str, str]) -> Published:
-    """A table of published.json; the columns of ReBA's Table 2 are averages over those of its Table 3."""
+    """Build a table from published.json; the columns of ReBA's Table 2 are averages over columns of its Table 3."""
     by_category = raw["id"] == "reba-2"
     metric, tasks = raw["metric"], raw["tasks"]
     by_task = dict(zip(tasks, metric if isinstance(metric, list) else [metric] * len(tasks), strict=True))

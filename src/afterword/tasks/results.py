@@ -106,7 +106,7 @@ def _mean(every: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def write(path: Path, result: Result) -> None:
-    """Write a result atomically, and for a split with hidden labels also the submission to its authors."""
+    """Write a result atomically; if the labels are hidden, also write the submission for the task's authors."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with atomic_file(path) as file:
         file.write((json.dumps(result.to_json(), ensure_ascii=False, default=lambda v: v.tolist()) + "\n").encode())
@@ -175,7 +175,7 @@ def read_results(*folders: Path) -> list[Row]:
 
 
 def _row(folder: Path, members: Sequence[Result]) -> Row:
-    """The results of a folder in the order of the tasks."""
+    """Make the row of a folder's results, in the order of the tasks."""
     order = [task for tasks in groups().values() for task in tasks]
     members = sorted(members, key=lambda r: order.index(r.task) if r.task in order else len(order))
     about = members[0].about
@@ -242,7 +242,7 @@ def _average(results: Sequence[Result | None]) -> str:
 
 
 def _notes(task: str, rows: Sequence[Row]) -> list[str]:
-    """Return a task's notes, naming the rows that a note concerns if not all, and a warning if their data differ."""
+    """Return a task's notes, naming the rows if a note is not about all of them, and a warning if data differ."""
     by_row = {row.name: row.results[task] for row in rows if task in row.results}
     notes = []
     for note in dict.fromkeys(note for r in by_row.values() for note in r.notes):

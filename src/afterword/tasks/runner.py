@@ -259,7 +259,7 @@ class Evaluation:
 
     Args:
         candidates: the encoders.
-        folder: folder of the model's results, with a folder per encoder.
+        folder: the model's results folder, with a subfolder per encoder.
         about: settings of the model to save with every result.
         seeds: random seeds for tasks with folds, classifiers or clusterings.
         overwrite: delete results of a different encoder under the same name.

@@ -92,7 +92,7 @@ class TransferPairs(Transfer):
 
 @dataclass(frozen=True)
 class Labelled(Loaded):
-    """n labelled texts or pairs of texts, in SentEval's order, and the sizes of their splits, one to three."""
+    """n labelled texts or pairs of texts, in SentEval's order, and the sizes of their one to three splits."""
 
     rows: tuple[tuple[str, ...], ...]
     labels: tuple[str, ...]

@@ -21,7 +21,7 @@ UNDECIDED = -1
 
 
 def winner(scores: Array) -> int:
-    """Return the index of the largest of n scores, or `UNDECIDED` for a tie and for scores that are not finite.
+    """Return the index of the largest of n scores, or `UNDECIDED` for a tie or non-finite scores.
 
     >>> winner(np.array([0.1, 0.7, 0.3])), winner(np.array([0.7, 0.7]))
     (1, -1)

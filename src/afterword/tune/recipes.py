@@ -82,7 +82,7 @@ class Recipe:
 
     @property
     def level(self) -> int:
-        """The recipe's complexity: how many of layout, weights, states, sight and post differ from the plain mean.
+        """The recipe's complexity: how many of layout, weights, states, sight and post differ from the plain mean's.
 
         An ensemble's level is one more than the level of its most complex method.
         """
@@ -233,7 +233,7 @@ def _both_ways(grid: Grid, backbone: Backbone, kinds: tuple[str, ...]) -> Iterat
             f"both_ways={grid.both_ways}: {backbone.facts.kind} is already bidirectional: pass both_ways=()"
         )
     for n in grid.both_ways:
-        # if only the last layer changes, so does no state of the last token, which attends to all tokens anyway
+        # a bidirectional last layer does not change the last token's state: it attends to all tokens anyway
         rows = [partial(bellm, n, pool, template=None) for pool in ("mean", "last") if n > 1 or pool == "mean"]
         check_method(backbone, rows[0]())
         yield _family(rows, kinds)

@@ -274,17 +274,17 @@ class Search:
     @torch.no_grad()
     def run(self) -> SearchResult:
         """Run all texts and score all recipes."""
-        beginning = self.ranking[:BEGINNING]
-        held = list(self._hold(beginning))
-        self.means = [total / (2 * len(beginning)) for total in self.means]
+        first_pairs = self.ranking[:BEGINNING]
+        held = list(self._hold(first_pairs))
+        self.means = [total / (2 * len(first_pairs)) for total in self.means]
         for pairs, readings in held:
             self._score(pairs, readings or self._read(pairs))
-        leaders = self._leaders(beginning)
+        leaders = self._leaders(first_pairs)
         kept = [torch.empty(2, self.pairs, self.means[f].shape[-1], dtype=self.cosines[f].dtype) for f, _, _ in leaders]
         for pairs, readings in held:
             self._keep(pairs, readings or self._read(pairs), leaders, kept)
         held.clear()
-        for pairs, readings in self._stream(np.setdiff1d(np.arange(self.pairs), beginning)):
+        for pairs, readings in self._stream(np.setdiff1d(np.arange(self.pairs), first_pairs)):
             self._score(pairs, readings)
             self._keep(pairs, readings, leaders, kept)
         return self._result(leaders, kept)
@@ -308,10 +308,10 @@ class Search:
                 self.correlation = self.correlation or HeadCorrelation(self.inverse, len(family.rows))
                 self.correlation.add(reading)
 
-    def _hold(self, beginning: Indices) -> Iterator[tuple[list[int], list[Reading] | None]]:
+    def _hold(self, first_pairs: Indices) -> Iterator[tuple[list[int], list[Reading] | None]]:
         """Run the first pairs and sum their vectors; yield None for readings that do not fit into `HELD` bytes."""
         size = 0
-        for pairs, readings in self._stream(beginning):
+        for pairs, readings in self._stream(first_pairs):
             for f, reading in enumerate(readings):
                 total = reading.total()
                 self.means[f] = self.means[f] + total if len(self.means[f]) else total
@@ -324,12 +324,12 @@ class Search:
             for chosen, vectors in reading.parts():
                 cosines[pairs, chosen] = raw_and_centred(vectors, mean[chosen], mix).cpu()
 
-    def _leaders(self, beginning: Indices) -> list[Position]:
+    def _leaders(self, first_pairs: Indices) -> list[Position]:
         """Find the positions of the first recipe, then of the best rows of weights with their best kinds of states."""
         best: list[tuple[float, Position]] = []
-        gold = self.gold[beginning]
+        gold = self.gold[first_pairs]
         for f, cosines in enumerate(self.cosines):
-            columns = cosines[beginning].flatten(1).T.contiguous().numpy()
+            columns = cosines[first_pairs].flatten(1).T.contiguous().numpy()
             scores = np.nan_to_num(spearmans(columns, gold), nan=-2.0).reshape(*cosines.shape[1:]).max(-1)
             best += [(float(row.max()), (f, r, int(row.argmax()))) for r, row in enumerate(scores)]
         width, ordered = self.backbone.facts.width, sorted(best, key=lambda b: -b[0])
