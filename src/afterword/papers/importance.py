@@ -42,7 +42,7 @@ class Impact(Measurement):
 
     Attributes:
         tokens: the n tokens of the input.
-        content: first and last index (half-open) of the text's tokens; special tokens are never masked.
+        content: half-open range of the text's tokens; special tokens are never masked.
         matrix: F[i, j] (n, n), the Euclidean distance between two hidden states of token i: with i masked, and with i
             and j masked. The columns of special tokens, and the diagonal, are 0.
     """

@@ -52,7 +52,7 @@ class TurningPoint(Measurement):
 
     Attributes:
         kept: number of layers up to the turning point.
-        last: b, the number of last layers that should be bidirectional: those after the turning point, at least one.
+        last: b, how many of the last layers should be bidirectional: those after the turning point, at least one.
         falls: whether there are layers after the turning point.
         margin: the margin in the rule above.
         agreement: share of bootstrap resamples of the pairs that result in the same `last`.

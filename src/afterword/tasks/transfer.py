@@ -31,7 +31,7 @@ class Transfer(Task):
     binary.py, trec.py, mrpc.py, sst.py). With "all", cross-validation is nested: C is chosen by cross-validation within
     each training part (MR, CR, SUBJ, MPQA). With "train" and "test", C is chosen by cross-validation on train (TREC,
     MRPC). With "train", "dev" and "test", C is chosen on dev (SST-2). Rows are sorted as in SentEval, by number of
-    words and label, so that folds contain the same rows. `Classifier` documents the training and how it differs.
+    words and label, so that folds contain the same rows. For the training, see `Classifier`.
 
     The accuracy is over all test rows. In cross-validation, SentEval averages the folds' rounded accuracies instead;
     since fold sizes differ by at most one row, the results differ by less than 0.01%.
