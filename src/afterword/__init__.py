@@ -1,4 +1,4 @@
-"""Afterword: embeddings from any pretrained language model: every token's vector can use the words that follow it.
+"""Afterword: embeddings from any pretrained language model, in which each token's vector can use the words after it.
 
 >>> from afterword import Encoder, reba
 >>> encoder = Encoder.load("afterword-mini", reba(copies=2, pool="mean"))
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .methods.serialize import parse_method
 
 _ROOMS = {"Encoder": "encoder", "parse_method": "methods.serialize", "AfterwordError": "errors"}
-"""Where a public name is defined, if not in `methods`."""
+"""The modules of public names that are not defined in `methods`."""
 
 __version__ = "0.1.0"
 __all__ = [
@@ -41,7 +41,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import the module of a public name when the name is first used, so that ``import afterword`` stays fast."""
+    """Import a public name's module on first use, so that ``import afterword`` stays fast."""
     if name in ("errors", "methods"):
         return import_module(f".{name}", __name__)
     if name not in __all__:

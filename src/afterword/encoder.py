@@ -1,4 +1,4 @@
-"""`Encoder`, the main class: a model, an embedding method and post-processing steps, together."""
+"""`Encoder`, the main class, which combines a model, an embedding method and post-processing steps."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ from .text.layout import Text
 
 @dataclass(repr=False)
 class Encoder:
-    """Embed texts and words by any method.
+    """Embed texts and words with any method.
 
     Args:
         backbone: the model.
         method: how a text becomes a vector.
         post: post-processing steps, applied to every vector in this order.
-        max_length: maximum number of tokens, template and special tokens included; None = the model's limit.
-        prompts: named instructions, to be put before texts.
-        default_prompt_name: the prompt that is used if a call names none.
+        max_length: maximum number of tokens per text, including template and special tokens; None = the model's limit.
+        prompts: instructions to put before texts, by name.
+        default_prompt_name: the prompt to use if a call passes none.
         similarity_fn_name: the similarity function: "cosine", "dot", "euclidean" or "manhattan".
     """
 
@@ -78,20 +78,20 @@ class Encoder:
         Args:
             name: a model on the Hugging Face Hub, a folder (a model, a saved encoder, or a sentence-transformers
                 model), a model that comes with the package ("afterword-mini", "afterword-mini-bellm",
-                "afterword-mini-distilled"), or "minilm": all-MiniLM-L6-v2, with the extra ``demo``.
+                "afterword-mini-distilled"), or "minilm" (all-MiniLM-L6-v2; needs the extra ``demo``).
             method: a method or an ensemble, or its name and options as a string; None = the method saved in the
-                folder, or `classical` with a warning where there is none.
-            device: where the model runs; None = a GPU if there is one, else the CPU.
-            dtype: type of the weights; None = float32 on a CPU, the checkpoint's type on a GPU.
+                folder, or `classical` with a warning if there is none.
+            device: where to run the model; None = a GPU if there is one, otherwise the CPU.
+            dtype: data type of the weights; None = float32 on a CPU, the checkpoint's own on a GPU.
             max_length: maximum number of tokens; None = the folder's or the model's limit.
-            revision: branch, tag or commit of the repository on the Hub.
+            revision: branch, tag or commit of the Hub repository.
             trust_remote_code: run the Python code that comes with the model.
-            token: access token for the Hub; None = that of the logged-in user.
-            cache_folder: folder where downloads are kept; None = that of huggingface_hub.
-            local_files_only: download nothing.
-            subfolder: folder of the model inside the folder or repository.
+            token: access token for the Hub; None = the logged-in user's.
+            cache_folder: folder for downloads; None = huggingface_hub's cache.
+            local_files_only: do not download anything.
+            subfolder: subfolder of the folder or repository that contains the model.
             model_kwargs: passed to transformers; arguments that would change how the model is run are refused.
-            quantization_config: a quantization configuration of transformers, such as ``BitsAndBytesConfig``.
+            quantization_config: a transformers quantization configuration, such as ``BitsAndBytesConfig``.
 
         Raises:
             ModelError: the model cannot be loaded, or cannot be run exactly.
@@ -105,21 +105,22 @@ class Encoder:
         ))  # fmt: skip
 
     def save(self, folder: str | Path, overwrite: bool = False) -> None:
-        """Save as a sentence-transformers model folder, which `load` reads too.
+        """Save as a sentence-transformers model folder, which `load` can also read.
 
         Args:
             folder: a new or empty folder; a leading ``~`` is the home folder.
-            overwrite: replace the encoder that is saved there.
+            overwrite: replace an encoder that is already saved there.
 
         Raises:
-            ModelError: the folder is not empty, or cannot be written, or would load to another model.
+            ModelError: the folder is not empty or cannot be written, or loading it would give a different model.
         """
         write_encoder(self, folder, overwrite)
 
     def sentence_transformer(self, **options: Any) -> Any:
-        """This encoder as a SentenceTransformer with the same weights in memory; ``options`` are passed to that class.
+        """Return a SentenceTransformer that shares this encoder's weights; ``options`` are passed to that class.
 
-        For training, tools that accept that class only (BERTopic, KeyBERT), and arguments that `encode` refuses.
+        Use it for training, for tools that accept only that class (BERTopic, KeyBERT), and for arguments that `encode`
+        refuses.
         """
         from .st import sentence_transformer
 
@@ -137,17 +138,17 @@ class Encoder:
 
     @property
     def revision(self) -> str | None:
-        """The commit on the Hub that the model was loaded from, if it is known."""
+        """The Hub commit that the model was loaded from, if known."""
         return getattr(self.backbone.model.config, "_commit_hash", None)
 
     @property
     def fingerprint(self) -> str:
-        """A hash of everything that a vector depends on: encoders with equal fingerprints give equal vectors."""
+        """A hash of everything that vectors depend on: encoders with equal fingerprints give equal vectors."""
         return fingerprint(self)
 
     @property
     def identity(self) -> str:
-        """The fingerprint without library versions: vectors of encoders with equal identities can be compared."""
+        """A fingerprint that ignores library versions: vectors of encoders with equal identities are comparable."""
         return identity(self)
 
     @property
@@ -159,14 +160,14 @@ class Encoder:
     def fit(
         self, texts: Sequence[Text], *, batch_tokens: int | None = None, show_progress_bar: ShowProgress = False
     ) -> Encoder:
-        """Return an encoder with token weights and post-processing steps fitted to texts, in bounded memory.
+        """Return an encoder whose token weights and post-processing steps are fitted to texts, in bounded memory.
 
-        The token weights come first, then each step, on the vectors after the steps before it. What is fitted already
+        Token weights are fitted first, then each step to the output of the steps before it. Anything already fitted
         stays unchanged.
 
         Args:
             texts: strings, or lists of token ids; texts longer than `max_length` are truncated.
-            batch_tokens, show_progress_bar: as for `encode`; texts are embedded once for each step that is fitted.
+            batch_tokens, show_progress_bar: as for `encode`; texts are embedded once per step to fit.
 
         Raises:
             InputError: a text cannot be used, or there are too few texts.
@@ -198,41 +199,42 @@ class Encoder:
         batch_tokens: int | None = None, conditions: Sequence[str] | None = None, on_long: OnLong = "warn",
         on_empty: OnEmpty = "error", out: Array | None = None, **others: Any,
     ) -> Any:  # fmt: skip
-        """Compute sentence vectors. Takes the arguments of sentence-transformers' `encode`, in the same order.
+        """Compute sentence vectors. Accepts the arguments of sentence-transformers' `encode`, in the same order.
 
         Args:
             texts: one string, or a list whose items are strings or lists of token ids.
-            prompt_name: name of a prompt in `prompts`, put before every text; ignored if `prompt` is passed.
-            prompt: an instruction, put before every text.
+            prompt_name: name in `prompts` of the instruction to put before every text; ignored if `prompt` is passed.
+            prompt: an instruction to put before every text.
             batch_size: maximum number of texts in a batch.
-            show_progress_bar: show a bar on stderr; or a function, called with the number of newly finished texts.
+            show_progress_bar: whether to show a progress bar on stderr; or a function, called with the number of newly
+                finished texts.
             output_value: "token_embeddings" returns each text's hidden states (n, D), of all n tokens that the model
-                reads; None returns them with "input_ids" and "sentence_embedding".
-            precision: quantise to "int8", "uint8", "binary" or "ubinary" by sentence-transformers'
-                `quantize_embeddings`; for "int8" and "uint8" the ranges are those of this call's vectors.
+                reads; None returns them together with "input_ids" and "sentence_embedding".
+            precision: quantise to "int8", "uint8", "binary" or "ubinary" with sentence-transformers'
+                `quantize_embeddings`; "int8" and "uint8" use the value ranges of this call's vectors.
             convert_to_numpy: return a numpy array; False returns a list of tensors.
             convert_to_tensor: return one tensor; overrides `convert_to_numpy`.
-            device: the model's device, or a list of devices: this call starts one process on each.
+            device: the model's device; or a list of devices, on each of which this call starts a process.
             normalize_embeddings: scale vectors to length 1.
-            truncate_dim: number of components to keep, the first ones.
-            pool: processes that `start_multi_process_pool` started.
-            chunk_size: number of texts that are sent to a process at a time.
+            truncate_dim: keep only this many components, the first ones.
+            pool: processes started by `start_multi_process_pool`.
+            chunk_size: number of texts to send to a process at a time.
             batch_tokens: approximate number of tokens in a batch; lowered if memory runs out.
             conditions: one per text, for a template with {condition}.
             on_long: truncate a text longer than `max_length` with a warning ("warn") or without ("ignore"), or refuse
-                it ("error"). "ignore" also omits the warning that texts are mostly tokens that the vocabulary lacks.
+                it ("error"). "ignore" also suppresses the warning about texts of mostly unknown tokens.
             on_empty: refuse an empty or blank text ("error"), or give it a row of NaN ("nan").
-            out: an array (n, D) that the vectors are written to, such as a memory map.
+            out: an array (n, D) to write the vectors to, such as a memory map.
 
         Returns:
             Vectors (n, D) in float32, in the order of the texts; (D,) for one string.
 
         Raises:
-            InputError: a text or an argument cannot be used; the message names it.
-            TooLong: a text is longer than `max_length`, under on_long="error".
+            InputError: a text or an argument cannot be used; the message says which.
+            TooLong: a text is longer than `max_length`, and on_long="error".
         """
         if unknown := [name for name, value in others.items() if value is not None]:
-            raise InputError(f"encode has no argument {unknown[0]!r}; {WAY}")
+            raise InputError(f"encode has no argument {unknown[0]!r}: {WAY}")
         many = pool is not None or isinstance(device, list | tuple)
         if device is not None and not many:
             check_device(self.backbone, device)
@@ -260,8 +262,8 @@ class Encoder:
         return result[0] if single else result
 
     def _prompted(self, method: AnyMethod, prompt: str | None, name: str | None) -> AnyMethod:
-        chosen = choose_prompt(self.prompts, self.default_prompt_name, prompt, name)
-        return method.changed(lambda one: replace(one, layout=with_prompt(one.layout, chosen))) if chosen else method
+        text = choose_prompt(self.prompts, self.default_prompt_name, prompt, name)
+        return method.changed(lambda one: replace(one, layout=with_prompt(one.layout, text))) if text else method
 
     def encode_groups(
         self, groups: Sequence[Sequence[Text]], prompt_name: str | None = None, prompt: str | None = None, *,
@@ -273,9 +275,9 @@ class Encoder:
         Equal texts are embedded once. Source: Thirukovalluru & Dhingra 2025, NAACL.
 
         Args:
-            groups: lists of texts, each of one text or more.
+            groups: lists of one or more texts.
             prompt_name, prompt, batch_size, batch_tokens, show_progress_bar, on_long: as for `encode`; messages number
-                the texts of all groups as one list.
+                the texts as if all groups were one list.
             normalize_embeddings, truncate_dim: as for `encode`, applied to the means.
         """
         checked = check_groups(groups)
@@ -320,14 +322,15 @@ class Encoder:
         normalize_embeddings: bool = False, truncate_dim: int | None = None, on_long: OnLong = "warn",
         on_empty: OnEmpty = "error",
     ) -> dict[str, Array]:  # fmt: skip
-        """Compute sentence vectors by several methods. Methods that can share a forward pass do.
+        """Compute sentence vectors with several methods. Methods that can share a forward pass do.
 
-        In a causal model, the first copy of a text cannot attend to the second: classical pooling, Echo and ReBA share
-        the forward pass of the most copies, if no token follows the text and there is no template.
+        In a causal model, the first copy of a text cannot attend to the second. Classical pooling, Echo and ReBA
+        therefore share the forward pass with the most copies, unless a special token follows the text or a template is
+        used.
 
         Args:
             texts: as for `encode`.
-            methods: methods and ensembles by name; or a list, whose methods go by their names.
+            methods: methods and ensembles by name; or a list, whose items go by their own names.
             prompt_name, prompt, batch_size, batch_tokens, show_progress_bar, normalize_embeddings, truncate_dim,
                 on_long, on_empty: as for `encode`.
 
@@ -349,19 +352,19 @@ class Encoder:
         prompt: str | None = None, batch_size: int | None = None, batch_tokens: int | None = None,
         show_progress_bar: ShowProgress = False, normalize_embeddings: bool = False, on_long: OnLong = "warn",
     ) -> Any:  # fmt: skip
-        """Compute vectors of words in context; that of a word of several tokens is their mean (ReBA, Algorithm 2).
+        """Compute vectors of words in context; a word's vector is the mean over its tokens (ReBA, Algorithm 2).
 
         Args:
             texts: one string, or a list whose items are strings or lists of token ids.
-            words: for one string, its words; for a list, one word or a list of words for each text. A word is a
-                string, (string, n) for its n-th occurrence counted from 0, or a span (start, end) of characters (of
-                tokens, in a text of token ids).
+            words: for one string, its words; for a list, one word or a list of words per text. A word is a string,
+                (string, n) for its n-th occurrence counted from 0, or a span (start, end) of characters (of tokens,
+                if the text is token ids).
             prompt_name, prompt, batch_size, batch_tokens, show_progress_bar, normalize_embeddings, on_long: as for
                 `encode`.
 
         Returns:
-            For a list of texts with one word each, (n, D); with lists of words, a list of arrays (words, D); for one
-            string, (words, D).
+            An array (n, D) for a list of texts with one word each; a list of arrays (words, D) for lists of words; an
+            array (words, D) for one string.
 
         Raises:
             WordNotFound: a word is not in its text (checked before the model runs), or was cut off.
@@ -382,8 +385,8 @@ class Encoder:
     ) -> Any:  # fmt: skip
         """Return the spans of the chunks that `encode_chunks` embeds: a list for one string, else a list of lists.
 
-        Arguments are those of `encode_chunks`; two chunks of ``tokens`` share ``overlap`` tokens, unless that divides a
-        letter.
+        Arguments are as for `encode_chunks`; two chunks of ``tokens`` share ``overlap`` tokens, unless that divides a
+        character.
         """
         method, (listed, single) = self._prompted(self.method, prompt, prompt_name), one_or_many(texts)
         chunker = narrowest(Chunker(self.backbone, one, Limits(self.max_length)) for one in method.members)
@@ -396,27 +399,27 @@ class Encoder:
         batch_size: int | None = None, batch_tokens: int | None = None, show_progress_bar: ShowProgress = False,
         normalize_embeddings: bool = False, truncate_dim: int | None = None,
     ) -> Any:  # fmt: skip
-        """Compute vectors of chunks of texts of any length: late chunking (Guenther et al., arXiv 2409.04701).
+        """Compute vectors of chunks, for texts of any length: late chunking (Guenther et al., arXiv 2409.04701).
 
-        The model reads the full text, and a chunk's vector is the mean over its tokens, as that of a word. A text over
-        `max_length` is run in windows, and each chunk is taken from the one where it is most central.
+        The model reads the full text, and a chunk's vector is the mean over its tokens, like a word's. A text over
+        `max_length` is run in windows, and each chunk is taken from the window in which it is most central.
 
         Args:
             texts: one string, or a list whose items are strings or lists of token ids.
-            chunks: "sentences", "paragraphs", or for each text spans (start, end) of characters, in order.
+            chunks: "sentences", "paragraphs", or for each text a list of spans (start, end) of characters, in order.
             tokens: split into chunks of this many tokens; with sentences or paragraphs, join them up to this many.
             late: False embeds each chunk by itself, without its context, as `encode` does.
-            overlap: number of tokens that two windows of a text share; None = half a window. With late=False, that two
-                chunks of ``tokens`` share; None = 0.
+            overlap: number of tokens that two windows of a text share; None = half a window. With late=False, the
+                number that two chunks of ``tokens`` share; None = 0.
             prompt_name, prompt, batch_size, batch_tokens, show_progress_bar, normalize_embeddings, truncate_dim: as
                 for `encode`.
 
         Returns:
-            `SpanVectors` for one string, else a list of them: vectors (c, D) and the c spans, which cover the text
-            unless ``chunks`` are spans; one that is longer than a window is split.
+            `SpanVectors` for one string, else a list of them: vectors (c, D) and the c spans. Unless ``chunks`` are
+            spans, they cover the text, and a sentence or paragraph longer than a window is split.
 
         Raises:
-            InputError: a span is blank, outside, longer than a window, or overlaps another; or a text is blank.
+            InputError: a span is blank, outside its text, too long for a window, or overlaps another; a text is blank.
         """
         limits = Limits(self.max_length, batch_size, batch_tokens, show_progress_bar=show_progress_bar)
         method = self._prompted(self.method, prompt, prompt_name)
@@ -437,8 +440,8 @@ class Encoder:
     ) -> Any:  # fmt: skip
         """Compute a vector for each token of each text, for late interaction (MaxSim).
 
-        Special tokens and the tokens of a template have none: `encode` with ``output_value="token_embeddings"`` returns
-        the states of all tokens.
+        Special tokens and template tokens get no vector: for the states of all tokens, use `encode` with
+        ``output_value="token_embeddings"``.
 
         Returns:
             `SpanVectors` for one string, else a list of them: vectors (n, D), and the n spans of characters.
@@ -451,35 +454,35 @@ class Encoder:
         return results[0] if single else results
 
     def weights(self, text: Text) -> tuple[list[str], Array]:
-        """The weight of each token in the vector of a text: one string, or one list of token ids.
+        """Return each token's weight in the vector of a text (a string, or a list of token ids).
 
         Returns:
-            The n tokens that the model reads, template, copies and special tokens included; their weights (n,).
+            The n tokens that the model reads, including template, copies and special tokens; their weights (n,).
         """
         method = one_method(self.method, "weights")
         return token_weights(self.backbone, method, check_texts([text])[0], self.max_length)
 
     def attention(self, text: Text) -> tuple[list[str], Array]:
-        """The symmetric attention matrix of ReBA, Algorithm 1: the maximum of (A + A^T) / 2 over layers and heads.
+        """Return the symmetric attention matrix of ReBA, Algorithm 1: max of (A + A^T) / 2 over layers and heads.
 
         Returns:
-            The n tokens that the model reads; the matrix (n, n), where triangle="upper" leaves only the part k >= i.
+            The n tokens that the model reads; the matrix (n, n), of which triangle="upper" keeps only k >= i.
         """
         method = one_method(self.method, "attention")
         return attention_matrix(self.backbone, method, check_texts([text])[0], self.max_length)
 
     def similarity(self, a: Any, b: Any) -> Any:
-        """The similarity (n, m) of each row of ``a`` (n, D) to each row of ``b`` (m, D), by `similarity_fn_name`.
+        """Compute the similarity (n, m) of each row of ``a`` (n, D) to each row of ``b`` (m, D).
 
-        Both are arrays, tensors or lists of either; (D,) is one vector. The result is a tensor if one of them is.
-        Distances are negated.
+        The function is `similarity_fn_name`; distances are negated. Both arguments are arrays, tensors, or lists of
+        either; (D,) is one vector. The result is a tensor if either argument is.
         """
         scores = similarity(a, b, self.similarity_fn_name)
         tensor = next((x for x in (a, b) if isinstance(x, Tensor)), None)
         return scores if tensor is None else torch.from_numpy(scores).to(tensor.device)
 
     def similarity_pairwise(self, a: Any, b: Any) -> Tensor:
-        """The similarity of each row of ``a`` (n, D) to the same row of ``b`` (n, D), as a tensor (n,)."""
+        """Compute the similarity of each row of ``a`` (n, D) to the same row of ``b`` (n, D), as a tensor (n,)."""
         return torch.from_numpy(pairwise(a, b, self.similarity_fn_name))
 
     def get_embedding_dimension(self) -> int:
@@ -490,7 +493,7 @@ class Encoder:
 
     @property
     def max_seq_length(self) -> int | None:
-        """The maximum number of tokens: `max_length` under sentence-transformers' name."""
+        """Maximum number of tokens per text: `max_length` under sentence-transformers' name."""
         return self.max_length
 
     @max_seq_length.setter
@@ -509,9 +512,9 @@ class Encoder:
 
     @property
     def model_card_data(self) -> Any:
-        """The object that sentence-transformers' evaluators write their scores to.
+        """The object to which sentence-transformers' evaluators write their scores.
 
-        Its ``base_model`` is the fingerprint, by which `mine_hard_negatives` names its cache.
+        Its ``base_model`` is the fingerprint, because `mine_hard_negatives` uses it to name its cache.
         """
         if "_model_card_data" not in self.__dict__:
             try:
@@ -523,23 +526,23 @@ class Encoder:
         return self.__dict__["_model_card_data"]
 
     def eval(self) -> Encoder:
-        """Return the encoder: it always computes vectors without dropout."""
+        """Return the encoder unchanged: it never uses dropout."""
         return self
 
     def start_multi_process_pool(self, target_devices: Sequence[Any] | None = None) -> Workers:
-        """Start processes that hold copies of the model, for many calls of ``encode(..., pool=...)``.
+        """Start processes that hold copies of the model, for repeated calls of ``encode(..., pool=...)``.
 
-        One process is started on each of the devices, such as "cuda:0"; None = every GPU, or four on the CPU.
+        One process is started on each of ``target_devices``, such as "cuda:0"; None = every GPU, or four on the CPU.
         """
         return Workers(self.backbone, target_devices)
 
     @staticmethod
     def stop_multi_process_pool(pool: Workers) -> None:
-        """End the processes that `start_multi_process_pool` started."""
+        """Stop the processes started by `start_multi_process_pool`."""
         pool.close()
 
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> NoReturn:
-            """Say in the error where to find the other attributes of a SentenceTransformer."""
-            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}; {WAY}", name=name, obj=self)
+            """Raise an AttributeError that says how to get a SentenceTransformer's other attributes."""
+            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}: {WAY}", name=name, obj=self)

@@ -1,6 +1,6 @@
 """The errors that Afterword raises, and its warnings.
 
-A message is one line: what failed, the value, and the fix, with the names of Python's arguments.
+A message is one line with what failed, the value and the fix; it names Python arguments.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 
 class AfterwordError(Exception):
-    """The base class: catch it to catch every error that is not a bug."""
+    """The base class of all errors: catch it to catch everything that is not a bug."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the message and the attributes, whatever arguments a subclass takes."""
@@ -28,15 +28,15 @@ def _restored(cls: type[AfterwordError], args: tuple[Any, ...], attributes: dict
 
 
 class InputError(AfterwordError, ValueError):
-    """A text, a word or an argument that cannot be used."""
+    """A text, a word or an argument cannot be used."""
 
 
 class TooLong(InputError):
-    """A text longer than the maximum length, under ``on_long="error"``."""
+    """A text is longer than the maximum length, and ``on_long="error"``."""
 
 
 class WordNotFound(InputError):
-    """A word that does not occur in its text, or was cut off with the end of the text."""
+    """A word does not occur in its text, or was cut off with the end of the text."""
 
 
 class ModelError(AfterwordError):
@@ -48,11 +48,11 @@ class UnsupportedModel(ModelError):
 
 
 class AttentionNotSeen(ModelError):
-    """The method needs attention weights, which this model does not give."""
+    """The method needs attention weights, which cannot be read from this model."""
 
 
 class NoMaskToken(ModelError):
-    """The template holds ``[MASK]``, but the tokenizer has no mask token."""
+    """The template contains ``[MASK]``, but the tokenizer has no mask token."""
 
 
 class MethodError(AfterwordError, ValueError):
@@ -64,23 +64,23 @@ class UnknownMethod(MethodError):
 
 
 class NoSuchHead(MethodError):
-    """A layer or an attention head that the model does not have."""
+    """The model does not have this layer or attention head."""
 
 
 class NotFitted(AfterwordError):
-    """A method or a post-processing step is used before it is fitted."""
+    """A method or post-processing step was used before it was fitted."""
 
 
 class DataError(AfterwordError):
-    """A file or folder that cannot be used."""
+    """A file or folder cannot be used."""
 
 
 class JobError(DataError):
-    """A folder does not hold a job, was begun with different options, or its input has changed."""
+    """A folder is not a job folder, its job was started with different options, or the job's input has changed."""
 
 
 class MissingDataset(DataError, FileNotFoundError):
-    """A file or folder that does not exist."""
+    """A file or folder does not exist."""
 
 
 class BadRow(DataError, ValueError):
@@ -92,7 +92,7 @@ class BadRow(DataError, ValueError):
 
 
 class MissingExtra(AfterwordError, ImportError):
-    """An optional dependency that is not installed.
+    """An optional dependency is not installed.
 
     >>> str(MissingExtra("mteb", "evaluate"))
     'mteb is not installed: pip install "afterword[evaluate]"'
@@ -104,7 +104,7 @@ class MissingExtra(AfterwordError, ImportError):
 
 
 def visible(text: str) -> str:
-    r"""A text with its control characters written out; line ends, tabs, and joiners of Persian, Indic and emoji stay.
+    r"""Escape a text's control characters, except line ends, tabs and the joiners of Persian, Indic scripts and emoji.
 
     >>> visible("a\x1b[31m b")
     'a\\x1b[31m b'
@@ -113,7 +113,7 @@ def visible(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    r"""A text on one line, its control characters written out.
+    r"""Put a text on one line, and escape its control characters.
 
     >>> one_line("a\nb\x1b[31m")
     'a b\\x1b[31m'
@@ -122,7 +122,7 @@ def one_line(text: str) -> str:
 
 
 class TextsCut(UserWarning):
-    """Some of ``texts`` texts were truncated; ``lost`` has the number of dropped tokens for each of these."""
+    """Some of ``texts`` texts were truncated; ``lost`` lists the number of tokens dropped from each of them."""
 
     def __init__(self, lost: Sequence[int], texts: int, max_length: int | None) -> None:
         self.lost, self.texts, self.max_length = lost, texts, max_length
@@ -132,19 +132,19 @@ class TextsCut(UserWarning):
 
 
 class TextsUnknown(UserWarning):
-    """Half of the tokens or more of ``number`` texts are not in the model's vocabulary."""
+    """In ``number`` texts, at least half of the tokens are unknown to the model."""
 
     def __init__(self, number: int) -> None:
         self.number = number
         super().__init__(
-            f"{plural(number, 'text')} {'is' if number == 1 else 'are'} mostly tokens that the model's vocabulary "
-            "lacks: it cannot tell such texts apart; choose a model that knows their script"
+            f"{plural(number, 'text')} {'is' if number == 1 else 'are'} mostly tokens that are not in the model's "
+            "vocabulary: it cannot tell such texts apart; choose a model that knows their script"
         )
 
 
 def warn(message: str | Warning) -> None:
-    """Warn with the file and line that called Afterword."""
-    ours = (__name__.partition(".")[0], "jaxtyping")  # jaxtyping checks types at each call
+    """Issue a warning with the file and line of the user's call."""
+    ours = (__name__.partition(".")[0], "jaxtyping")  # jaxtyping wraps calls to check types
     frame, level = sys._getframe(), 1
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in ours:
         frame, level = frame.f_back, level + 1
@@ -152,7 +152,7 @@ def warn(message: str | Warning) -> None:
 
 
 def plural(number: int, noun: str) -> str:
-    """A number with its noun.
+    """Format a number with its noun.
 
     >>> plural(1, "row"), plural(5431, "row")
     ('1 row', '5,431 rows')
@@ -161,7 +161,7 @@ def plural(number: int, noun: str) -> str:
 
 
 def dropped(lost: Sequence[int]) -> str:
-    """How many tokens texts lost, in parentheses.
+    """Format how many tokens were dropped from texts, in parentheses.
 
     >>> dropped([1, 200, 5431])
     '(median 200, max 5,431 tokens dropped)'

@@ -1,4 +1,4 @@
-"""Parse options written as ``name:key=value,key=value``, and validate them by the type annotations of a class."""
+"""Parse options written as ``name:key=value,key=value``, and validate them against type annotations."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ Builder = Callable[..., Any]
 
 
 def field_values(part: Any) -> dict[str, Any]:
-    """The fields of a dataclass by name."""
+    """Return the values of a dataclass's fields by name."""
     return {f.name: getattr(part, f.name) for f in fields(part)}
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Suggest known names that resemble an unknown one, for an error message; empty if none does.
+    """Suggest known names that resemble an unknown name, for an error message; empty if none do.
 
     >>> did_you_mean("Rebaa", ["reba", "echo"]), did_you_mean("tree", ["reba", "echo"])
     (" (did you mean 'reba'?)", '')
@@ -37,15 +37,15 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 
 def choose(name: str, value: object, allowed: Sequence[str]) -> None:
-    """Raise MethodError if the value of an argument is not one of those allowed."""
+    """Raise MethodError if an argument's value is not allowed."""
     if value not in allowed:
         raise MethodError(f"{name}={value!r}: choose one of {', '.join(allowed)}")
 
 
 def build(cls: Builder, options: Mapping[str, Any], name: str | None = None) -> Any:
-    """Validate options and build a dataclass, or call a function, with them; errors use its name, or `name`.
+    """Validate options and pass them to a dataclass or a function; error messages use its name, or `name`.
 
-    Values are converted to fit the annotations: lists to tuples, "0.5" to a number, "3+5" to a tuple of numbers.
+    Values are converted to match the annotations: lists to tuples, "0.5" to a number, "3+5" to a tuple of numbers.
 
     Raises:
         MethodError: an option is unknown, or its value is not valid.
@@ -85,14 +85,14 @@ def _check_options(owner: str, options: Mapping[str, Any], hints: Mapping[str, A
     for key, value in options.items():
         if key not in names:
             has = ", ".join(names) or "none"
-            raise MethodError(f"{owner} has no option {key!r}{did_you_mean(key, names)}: it has {has}")
+            raise MethodError(f"{owner} has no option {key!r}{did_you_mean(key, names)}: its options are {has}")
         if not _fits(value, hints[key]):
-            hint = "; separate options by commas" if isinstance(value, str) and "=" in value else ""
+            hint = "; separate options with commas" if isinstance(value, str) and "=" in value else ""
             raise MethodError(f"{owner}: {key}={value!r:.60} is not valid: pass {_in_words(hints[key])}{hint}")
 
 
 def check_fields(part: Any) -> None:
-    """Validate the values of a frozen dataclass by its annotations; NumPy's numbers become Python's.
+    """Validate a frozen dataclass's values against its annotations, and convert NumPy numbers to Python's.
 
     Raises:
         MethodError: a value has the wrong type.
@@ -137,7 +137,7 @@ LISTS = {int: "whole numbers, as in 3+5", float: "numbers, as in 1+0.5"}
 
 
 def _in_words(hint: Any) -> str:
-    """A type, for an error message."""
+    """Describe a type in an error message."""
     origin, parts = get_origin(hint), get_args(hint)
     if origin is Literal:
         *names, last = map(str, parts)
@@ -154,12 +154,12 @@ def read_spelling(text: str, builders: Mapping[str, Builder] = MappingProxyType(
     """Parse a name with its options.
 
     Args:
-        text: as ``name:key=value,key=value``.
-        builders: functions or dataclasses by name. A single value without a key is that of the first parameter that
-            accepts it.
+        text: ``name:key=value,key=value``.
+        builders: functions or dataclasses by name. A single value without a key is assigned to the first parameter
+            that accepts it.
 
     Raises:
-        MethodError: the text is not of this form.
+        MethodError: the text does not have this form.
 
     >>> read_spelling('reba:copies=3,pool="mean"')
     ('reba', {'copies': 3, 'pool': 'mean'})
@@ -181,7 +181,7 @@ def read_spelling(text: str, builders: Mapping[str, Builder] = MappingProxyType(
 
 
 def _parameter(builder: Builder, value: Any) -> str:
-    """The first parameter that accepts a value, or the first of all."""
+    """Return the first parameter that accepts a value, or else the first parameter."""
     hints = _hints(builder)
     names = list(signature(builder).parameters)
     fitting = (name for name in names if _fits(_converted(value, hints[name]), hints[name]))
@@ -196,7 +196,7 @@ def _value(text: str) -> Any:
         try:
             return json.loads(text, strict=False)
         except ValueError:
-            raise MethodError(f"{text}: not a string in double quotes, as JSON writes it") from None
+            raise MethodError(f"{text} is not a JSON string: close the quotes, and escape those inside") from None
     return int(text) if re.fullmatch(r"-?[0-9]{1,9}", text) else text
 
 

@@ -1,4 +1,4 @@
-"""A sentence-transformers module for any method, so that sentence-transformers can encode, train and save with it.
+"""A module with which sentence-transformers can encode, train and save any method.
 
 `preprocess` tokenizes texts into padded rows of token ids, with the positions of their segments and copies. `forward`
 removes the padding and concatenates the texts, so that no token attends to padding.
@@ -56,7 +56,7 @@ class Afterword(InputModule):
         for member in method.members:
             backbone.require(member.weigh.reads_attention, member.sight)
             member.weigh.require_fitted()
-            member.states.width(backbone)  # modules inside layers are looked up once, before threads run replicas
+            member.states.width(backbone)  # looks up modules inside layers now, before threads run replicas
         self.model = backbone.model
         self.method = method
         self.max_seq_length = max_seq_length or backbone.facts.max_length
@@ -67,7 +67,7 @@ class Afterword(InputModule):
         return vars(self).copy()
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """Accept ``auto_model`` as another name of ``model``: sentence-transformers adds adapters under that name."""
+        """Accept ``auto_model`` as another name for ``model``: sentence-transformers adds adapters under that name."""
         super().__setattr__("model" if name == "auto_model" else name, value)
 
     @property
@@ -94,9 +94,9 @@ class Afterword(InputModule):
 
     @property
     def backbone(self) -> Backbone:
-        """The model to run, with the layers of an adapter; in a DataParallel replica, with its modules."""
+        """The model to run, including an adapter's layers; in a DataParallel replica, with the replica's modules."""
         if getattr(getattr(self.model, "active_peft_config", None), "is_prompt_learning", False):
-            raise MethodError("an adapter of learned prompt tokens is not supported: use one in the layers, as LoRA")
+            raise MethodError("adapters with learned prompt tokens are not supported: use one such as LoRA")
         base, ours = base_of(self.model), self._backbone
         if base is ours.model:
             return ours
@@ -107,18 +107,18 @@ class Afterword(InputModule):
     def preprocess(
         self, inputs: Sequence[Any], prompt: str | None = None, *, max_length: int | None = None, **kwargs: Any
     ) -> dict[str, Tensor]:
-        """Tokenize texts by the method's layout.
+        """Tokenize texts in the method's layout.
 
         Args:
             inputs: T strings, or lists of token ids; pairs (text, condition) for a template with {condition}.
-            prompt: an instruction, put before every text.
-            max_length: maximum number of tokens, for this call.
-            kwargs: ignored, such as ``task``.
+            prompt: an instruction to put before every text.
+            max_length: maximum number of tokens per text for this call.
+            kwargs: other arguments, such as ``task``, are ignored.
 
         Returns:
-            ``input_ids`` and ``attention_mask`` (T, n), and ``segments``, see `to_features`. If some texts have no
-            token to pool, ``blank`` (T,) says which: another text is run in their place, and their vectors are 0.
-            The further forwards of an ensemble have separate features, as ``input_ids.1``.
+            ``input_ids`` and ``attention_mask`` (T, n), and ``segments``; see `to_features`. If some texts have no
+            token to pool, ``blank`` (T,) marks them: another text is run in their place, and their vectors are 0.
+            An ensemble's later methods have separate features, such as ``input_ids.1``.
         """
         conditions = None
         if inputs and all(isinstance(i, list | tuple) and len(i) == 2 and isinstance(i[0], str) for i in inputs):
@@ -128,24 +128,24 @@ class Afterword(InputModule):
         return features_of(self._backbone, self.method, texts, paired, prompt, length)
 
     def forward(self, features: dict[str, Tensor], **kwargs: Any) -> dict[str, Tensor]:
-        """Run a batch of features from `preprocess`, with gradients if torch has them enabled.
+        """Run a batch of features from `preprocess`, with gradients if they are enabled in torch.
 
         Returns:
             The features with ``sentence_embedding`` (T, D) and, for a single method that does not split texts into
-            chunks, ``token_embeddings`` (T, n, D), zero for padding.
+            chunks, ``token_embeddings`` (T, n, D), which are zero for padding.
 
         Raises:
-            MethodError: the method is an ensemble and is trained, or is trained under gradient checkpointing and
-                cannot be.
+            MethodError: an ensemble is trained, or a method that does not support gradient checkpointing is trained
+                with it.
         """
         backbone = self.backbone
         self.check_recomputed(backbone.model)
         return features | vectors_of(backbone, self.method, features, keep_mode=self.training)
 
     def check_recomputed(self, model: Any) -> None:
-        """Refuse to train an ensemble, or with gradient checkpointing a method that reads attention or inside layers.
+        """Refuse to train an ensemble, or to use gradient checkpointing with a method that uses hooks or attention.
 
-        Checkpointing runs the layers again in the backward pass, after the hooks of these methods were removed.
+        Checkpointing runs the layers again in the backward pass, when these methods' hooks have been removed.
         """
         names = ("is_activation_checkpointing", "is_gradient_checkpointing")  # transformers renamed it
         checkpointing = next((getattr(model, name) for name in names if hasattr(model, name)), False)
@@ -155,8 +155,8 @@ class Afterword(InputModule):
         reads = method.weigh.reads_attention or any(map(inside, method.states.layers))
         if checkpointing and (reads or method.sight.hooks):
             raise MethodError(
-                f"{method.name} reads attention, which gradient checkpointing does not keep: switch it off, or train a "
-                "method that only reads states"
+                f"{method.name} does not support gradient checkpointing: switch it off, or train a method that "
+                "reads only hidden states"
             )
 
     def get_embedding_dimension(self) -> int:
@@ -170,7 +170,7 @@ class Afterword(InputModule):
         return {"method": to_json(self.method), "max_length": self.max_seq_length}
 
     def save(self, output_path: str, *args: Any, safe_serialization: bool = True, **kwargs: Any) -> None:
-        """Save the model, its tokenizer and the method; the weights always as safetensors."""
+        """Save the model, its tokenizer and the method; weights are always saved as safetensors."""
         write_model(self.model, self.tokenizer, Path(output_path))
         write_config(Path(output_path), self.method, self.max_seq_length)
 
@@ -183,12 +183,13 @@ class Afterword(InputModule):
         """Load a saved module, as `Encoder.load` does.
 
         Args:
-            model_name_or_path, subfolder: the module's folder.
+            model_name_or_path: folder or Hub repository.
+            subfolder: the module's subfolder.
             trust_remote_code: run the Python code that comes with the model.
-            model_kwargs, processor_kwargs, config_kwargs: only ``dtype``, and ``padding_side`` without effect, are
+            model_kwargs, processor_kwargs, config_kwargs: only ``dtype`` and ``padding_side`` (ignored) are
                 accepted: other arguments would be lost when the model is saved.
-            backend: "torch".
-            kwargs: ``token``, ``cache_folder``, ``revision`` and ``local_files_only``, for a download.
+            backend: must be "torch".
+            kwargs: ``token``, ``cache_folder``, ``revision`` and ``local_files_only``, used for downloads.
 
         Raises:
             ModelError: the folder is broken, or an argument is not supported.
@@ -198,21 +199,21 @@ class Afterword(InputModule):
         dtype, _ = options.pop("dtype", older), options.pop("padding_side", None)
         if options or backend != "torch":
             option = next(iter(options), f"backend={backend!r}")
-            raise ModelError(f"{option} cannot be set when an encoder is loaded: set it on the model that is saved")
+            raise ModelError(f"{option} cannot be set when an encoder is loaded: set it on the model before saving")
         folder = _downloaded(cls, model_name_or_path, subfolder, kwargs)
         method, max_length = read_ours(folder)
         return cls(load_backbone(folder, dtype=dtype, trust_remote_code=trust_remote_code), method, max_length)
 
 
 class Flow(Module):
-    """A fitted normalising flow as a module: a network from vectors to latents, which can be trained further."""
+    """A fitted normalising flow as a module, which maps vectors to latents and can be trained further."""
 
     def __init__(self, net: Glow) -> None:
         super().__init__()
         self.net = net.requires_grad_(True)
 
     def forward(self, features: dict[str, Tensor], **kwargs: Any) -> dict[str, Tensor]:
-        """Replace ``sentence_embedding`` (T, D) by its latent."""
+        """Replace ``sentence_embedding`` (T, D) with its latents."""
         features["sentence_embedding"] = FittedFlow(self.net)(features["sentence_embedding"])
         return features
 
@@ -225,7 +226,7 @@ class Flow(Module):
         return dict(self.net.shape)
 
     def save(self, output_path: str, *args: Any, safe_serialization: bool = True, **kwargs: Any) -> None:
-        """Save the shape and the weights; the weights always as safetensors."""
+        """Save the shape and the weights; weights are always saved as safetensors."""
         write_flow(FittedFlow(self.net), Path(output_path))
 
     @classmethod
@@ -235,16 +236,16 @@ class Flow(Module):
 
 
 def _downloaded(cls: type[Module], name: str, subfolder: str, options: dict[str, Any]) -> Path:
-    """The folder of a module, downloaded if need be; raises ModelError."""
+    """Return a module's folder, downloading it if necessary; raises ModelError."""
     where = {k: v for k, v in options.items() if k in ("token", "cache_folder", "revision", "local_files_only")}
     folder = cls.load_dir_path(name, subfolder, **where)
     if folder is None:
-        raise ModelError(f"{name} {subfolder} does not exist, or is not in the cache".replace("  ", " "))
+        raise ModelError(f"{name} {subfolder} does not exist or is not in the cache: check the name".replace("  ", " "))
     return Path(folder)
 
 
 def sentence_transformer(encoder: Encoder, **options: Any) -> SentenceTransformer:
-    """An encoder as a SentenceTransformer with the same weights in memory, to train it or to pass it to other tools.
+    """Make a SentenceTransformer that shares an encoder's weights, for training or for other tools.
 
     Args:
         encoder: the encoder; its post-processing steps become modules.
@@ -262,7 +263,7 @@ def sentence_transformer(encoder: Encoder, **options: Any) -> SentenceTransforme
         elif isinstance(step, FittedFlow):
             modules.append(Flow(copy.deepcopy(step.net)))
         else:
-            raise ModelError(f"{type(step).__name__} has no module in sentence-transformers")
+            raise ModelError(f"{type(step).__name__} has no module in sentence-transformers: remove the step")
     options = {"device": str(encoder.device), "truncate_dim": cut, "prompts": encoder.prompts,
                "default_prompt_name": encoder.default_prompt_name,
                "similarity_fn_name": encoder.similarity_fn_name} | options  # fmt: skip

@@ -38,7 +38,7 @@ class Limits:
     """Limits on texts and batches, and what to do with texts that exceed them.
 
     Args:
-        max_length: maximum number of tokens per text, or per chunk of one.
+        max_length: maximum number of tokens per text, or per chunk if texts are split into chunks.
         batch_size: maximum number of texts in a batch.
         batch_tokens: approximate number of tokens in a batch.
         on_long: truncate a text longer than `max_length` with a warning ("warn") or without ("ignore"), or refuse it
@@ -76,7 +76,7 @@ class Truncation:
     """Counts truncated texts, and texts of mostly unknown tokens.
 
     Attributes:
-        lost: the number of tokens cut off each truncated text.
+        lost: the number of tokens cut from each truncated text.
         texts: the number of texts.
         unknown: the number of texts in which at least half of the tokens are unknown.
         unknown_id: the id of the tokenizer's unknown token.
@@ -124,7 +124,7 @@ class Truncation:
 
 
 def _mostly(token: int, writing: TokenizedText) -> bool:
-    """Whether at least half of a text's tokens are the given one."""
+    """Whether at least half of a text's tokens are this token."""
     first, end = writing.segments[0].copies[0]
     return end > first and 2 * writing.segments[0].ids[first:end].count(token) >= end - first
 
@@ -149,7 +149,7 @@ class Budget:
         Args:
             sizes: the number of tokens of each text.
             run: function that runs a batch, given the indices of its texts.
-            order: indices of the texts in the order to run them; None = all, the longest first.
+            order: indices of the texts in the order to run them; None = all, longest first.
 
         Yields:
             The indices of a batch, and what `run` returned for it.
@@ -177,7 +177,7 @@ class Budget:
                 torch.cuda.empty_cache()
 
     def _next(self, order: Sequence[int], sizes: Sequence[int], at: int) -> tuple[list[int], int]:
-        """The next batch, from position ``at`` of the order on, and its number of tokens."""
+        """Return the batch that starts at position ``at`` of ``order``, and its number of tokens."""
         end, total = at + 1, sizes[order[at]]
         while end < len(order) and total + sizes[order[end]] <= self.tokens and end - at != self.texts:
             total += sizes[order[end]]
@@ -189,7 +189,7 @@ def each(
     writings: Sequence[TokenizedText], run: Callable[[Batch, list[int]], Output], budget: Budget,
     device: torch.device, subset: Sequence[int] | None = None,
 ) -> Iterator[tuple[list[int], Output]]:  # fmt: skip
-    """Run the texts with the indices ``subset`` (None = all) in batches without gradients, the longest first.
+    """Run tokenized texts (only those in ``subset``, if passed) in batches without gradients, longest first.
 
     Yields:
         The indices of the texts in a batch, and what `run` returned for it; see `Budget.batches` for errors.
@@ -204,7 +204,7 @@ def each(
 
 
 def longest_first(sizes: Sequence[int], subset: Sequence[int] | None = None) -> list[int]:
-    """Sort the indices of texts (``subset``; None = all), the longest text first."""
+    """Return the indices of texts (only those in ``subset``, if passed), longest text first."""
     return sorted(range(len(sizes)) if subset is None else subset, key=lambda i: -sizes[i])
 
 

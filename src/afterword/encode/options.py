@@ -54,10 +54,10 @@ def choose_prompt(
 def check_device(backbone: Backbone, device: Any) -> None:
     """Check that the model is on this device."""
     try:
-        wanted, current = torch.device(device), backbone.device
+        passed, current = torch.device(device), backbone.device
     except (RuntimeError, TypeError) as e:
         raise InputError(f"device={device!r} is not a device: pass 'cpu' or 'cuda:0', or a list of them") from e
-    if wanted.type != current.type or wanted.index not in (None, current.index or 0):
+    if passed.type != current.type or passed.index not in (None, current.index or 0):
         load = f"Encoder.load(..., device={str(device)!r})"
         raise InputError(f"device={str(device)!r}: the model is on {current}: use {load}")
 
@@ -65,7 +65,7 @@ def check_device(backbone: Backbone, device: Any) -> None:
 def check_output(output_value: str | None, precision: str | None) -> None:
     """Check the arguments of `encode` that determine what it returns."""
     if output_value not in (SENTENCES, TOKENS, None):
-        raise InputError(f"output_value={output_value!r}: choose {SENTENCES!r}, {TOKENS!r} or None; {WAY}")
+        raise InputError(f"output_value={output_value!r}: choose {SENTENCES!r}, {TOKENS!r} or None: {WAY}")
     if precision not in (*PRECISIONS, None):
         raise InputError(f"precision={precision!r}: choose {', '.join(PRECISIONS)}")
 

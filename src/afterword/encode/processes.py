@@ -160,8 +160,8 @@ class Workers:
         running: dict[Future[tuple[Array, Truncation]], list[int]] = {}
         for first in range(0, len(order), size):
             rows = order[first : first + size]
-            chosen = None if conditions is None else [conditions[i] for i in rows]
-            distinct = Distinct.from_texts([texts[i] for i in rows], chosen, rows)
+            paired = None if conditions is None else [conditions[i] for i in rows]
+            distinct = Distinct.from_texts([texts[i] for i in rows], paired, rows)
             running[self._pool.submit(_embed, method, distinct, quiet, post)] = rows
         try:
             with progress(len(texts), limits) as advance:

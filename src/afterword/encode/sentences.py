@@ -1,4 +1,4 @@
-"""Sentence vectors: texts become batches, and a batch runs once for all methods that share its forward."""
+"""Sentence vectors: texts become batches, and each batch runs once for all methods that share a forward pass."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def tokenize(
             if largest >= vocabulary:
                 token, size = tokenizer.tokens([largest])[0], tokenizer.top + 1
                 raise InputError(
-                    f"text {rows[i][0] if rows else i} holds {token!r}, token {largest}, but the model's table ends at "
+                    f"text {rows[i][0] if rows else i} has {token!r}, token {largest}, but the model's table ends at "
                     f"{vocabulary - 1}: call encoder.backbone.model.resize_token_embeddings({size})"
                 )
     return written
@@ -92,7 +92,7 @@ def output_arrays(
         what = f"a {type(out).__name__} {getattr(out, 'dtype', '')}".rstrip()
         raise InputError(f"out is {what}: pass a writable numpy array of float32 or float64")
     if out.shape != shapes[0]:
-        raise InputError(f"out has the shape {out.shape}: {texts} texts of this encoder need {shapes[0]}")
+        raise InputError(f"out has shape {out.shape}: pass {shapes[0]} for {texts} texts of this encoder")
     return [out]
 
 
@@ -163,11 +163,11 @@ class Share:
 def shares(methods: Sequence[Method], backbone: Backbone) -> list[Share]:
     """Group the methods that can share a forward pass.
 
-    Methods can if their layout and their changes inside the model (`Sight`, such as bidirectional layers) are equal. In
-    an unchanged causal model, methods that differ only in the number of copies of the text can too: they share the pass
-    with the most copies, because an earlier copy cannot attend to a later one. That is wrong if a special token follows
-    the text, or if rotary frequencies depend on the input's length. A custom weighting may read tokens that the
-    built-in ones ignore, so it shares a pass only with custom weightings of the same layout.
+    Methods share a pass if they have the same layout and the same `Sight` (changes inside the model, such as
+    bidirectional layers). In an unchanged causal model, so do methods that differ only in the number of copies of the
+    text: they share the pass with the most copies, because an earlier copy cannot attend to a later one. This does not
+    hold if a special token follows the text, or if rotary frequencies depend on the input's length. A custom weighting
+    may read tokens that the built-in ones ignore, so it shares a pass only with custom weightings of the same layout.
     """
     groups: dict[tuple[object, ...], list[int]] = {}
     rotary_depends_on_length = backbone.facts.split_at is not None
@@ -284,7 +284,7 @@ class Weighed:
     """The token weights and hidden states of one method, for one batch.
 
     Attributes:
-        batch: the batch; for a method with fewer copies of the text than the batch, only those.
+        batch: the batch, limited to the method's number of copies of the text.
         weights: token weights of each group (G, R, n).
         states: hidden states of all N tokens (N, D); the tokens of a shared prefix are repeated for each text.
     """
@@ -330,7 +330,7 @@ def weigh(
     Args:
         layers: the layers whose hidden states to return.
         sight: changes inside the model, such as bidirectional layers.
-        keep_mode: leave the model in its training or evaluation mode, so that dropout works as set.
+        keep_mode: leave the model in its training or evaluation mode, so that dropout stays as set.
 
     Returns:
         The hidden states, and for each weighting the weights (G, R, n) of each group.

@@ -215,7 +215,7 @@ class Chunker:
         tokens = tokens_of_spans(spans, offsets, text)
         for (start, end), inside in zip(spans, tokens, strict=True):
             if not inside:
-                raise WordNotFound(f"the span {start}:{end} of text {t} has no token: no token starts inside it")
+                raise WordNotFound(f"no token starts inside the span {start}:{end} of text {t}: widen it")
         if fits or self.room is None:
             yield written, tokens, list(range(len(spans)))
             return

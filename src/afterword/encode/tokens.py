@@ -145,7 +145,7 @@ def _named(name: str, i: int) -> str:
 
 
 def _is_blank(text: TokenizedText, method: Method, mask_id: int | None) -> bool:
-    """Whether a text leaves nothing to pool; its template or special tokens might."""
+    """Whether nothing can be pooled: a text without tokens, and no pooled template or special tokens."""
     if text.total:
         return False
     if not all(s.ids for s in text.segments):

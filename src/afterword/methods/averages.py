@@ -134,7 +134,7 @@ def remove_biases(
 
     Args:
         states: hidden states, as for `classical`; "static" is the input embeddings.
-        frequent: how many of the most frequent tokens of the fitted texts to leave out.
+        frequent: number of most frequent tokens in the fitted texts to leave out.
         subwords: leave out tokens that continue a word.
         upper: leave out tokens with an upper-case letter.
         punctuation: leave out tokens without a letter or a digit.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
 from ..errors import MethodError
 from ..spelling import did_you_mean
@@ -69,13 +69,14 @@ def ensemble(
         raise MethodError(
             f"no ensemble {methods!r}{close}: choose one of {', '.join(ENSEMBLES)}, or pass a list of methods"
         )
-    made = ENSEMBLES[methods]() if isinstance(methods, str) else Ensemble(methods)  # type: ignore[arg-type]
+    result = ENSEMBLES[methods]() if isinstance(methods, str) else Ensemble(methods)  # type: ignore[arg-type]
     options = {"join": join, "weights": weights, "normalise": normalise}
-    made = replace(made, **{key: value for key, value in options.items() if value is not None})  # type: ignore[arg-type]
+    passed: dict[str, Any] = {key: value for key, value in options.items() if value is not None}
+    result = replace(result, **passed)
     if states is not None:
-        made = made.changed(lambda method: replace(method, states=States(states)))
-    notes = [made.join] * (made.join != "mean") + ["normalised"] * made.normalise
-    notes += ["weights " + "+".join(f"{w:g}" for w in made.weights)] if made.weights else []
+        result = result.changed(lambda method: replace(method, states=States(states)))
+    notes = [result.join] * (result.join != "mean") + ["normalised"] * result.normalise
+    notes += ["weights " + "+".join(f"{w:g}" for w in result.weights)] if result.weights else []
     notes += [] if states is None else [states]
-    names = methods if isinstance(methods, str) else f"of {', '.join(method.name for method in made.methods)}"
-    return replace(made, name=" ".join(["ensemble", names, *notes]))
+    names = methods if isinstance(methods, str) else f"of {', '.join(method.name for method in result.methods)}"
+    return replace(result, name=" ".join(["ensemble", names, *notes]))

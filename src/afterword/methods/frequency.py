@@ -1,4 +1,4 @@
-"""Token weights that are looked up by token id and fitted to texts: TF-IDF, SIF, and zero for biasing tokens."""
+"""Token weights by token id, fitted to texts: TF-IDF, SIF, and the removal of tokens that bias the mean."""
 
 from __future__ import annotations
 
@@ -126,10 +126,10 @@ class ByToken(Weighting):
         self.require_fitted()
         assert self.table is not None
         rows = targets * self.table.values.to(targets)[group.tokens][:, None]
-        kept = rows.sum(-1, keepdim=True)
+        total = rows.sum(-1, keepdim=True)
         if self.normalise:
-            rows = rows * (targets.sum(-1, keepdim=True) / kept)
-        return rows.where(kept > 0, targets)
+            rows = rows * (targets.sum(-1, keepdim=True) / total)
+        return rows.where(total > 0, targets)
 
 
 @dataclass(frozen=True)
@@ -180,7 +180,7 @@ class WithoutBiases(ByToken):
     """Drop tokens that reflect frequency or spelling more than meaning (Jiang et al. 2022, PromptBERT).
 
     Args:
-        frequent: how many of the texts' most frequent tokens to drop.
+        frequent: the number of most frequent tokens to drop.
         subwords: drop tokens that continue a word, according to the vocabulary's prefixes.
         upper: drop tokens with an upper-case letter.
         punctuation: drop tokens without a letter or a digit.
@@ -199,15 +199,15 @@ class WithoutBiases(ByToken):
 
     def weigh(self, counts: Counts, tokenizer: Tokenizer) -> Weights:
         """The weight of each token id, 0 or 1 (V,)."""
-        kept = np.ones(len(counts.occurrences))
-        most = np.argsort(-counts.occurrences, kind="stable")[: self.frequent]
-        kept[most[counts.occurrences[most] > 0]] = 0
-        kept[_special(tokenizer, len(kept))] = 0
-        for i, (continues, word) in enumerate(_vocabulary(tokenizer)[: len(kept)]):
+        weights = np.ones(len(counts.occurrences))
+        frequent = np.argsort(-counts.occurrences, kind="stable")[: self.frequent]
+        weights[frequent[counts.occurrences[frequent] > 0]] = 0
+        weights[_special(tokenizer, len(weights))] = 0
+        for i, (continues, word) in enumerate(_vocabulary(tokenizer)[: len(weights)]):
             spells = any(c.isalnum() for c in word) or "\N{REPLACEMENT CHARACTER}" in word  # part of a character
             rules = ((self.subwords, continues), (self.upper, word != word.lower()), (self.punctuation, not spells))
-            kept[i] *= not any(enabled and applies for enabled, applies in rules)
-        return kept
+            weights[i] *= not any(enabled and applies for enabled, applies in rules)
+        return weights
 
 
 def tf_idf(tokens: Tensor, inverse: Tensor, inside: Tensor | None = None) -> Tensor:
@@ -236,5 +236,5 @@ def _vocabulary(tokenizer: Tokenizer) -> list[tuple[bool, str]]:
     marked = Counter(mark for token in tokens for mark in MARKS if token.startswith(mark))
     mark = max(MARKS, key=lambda m: marked[m])
     read = [tokenizer.hf.convert_tokens_to_string([token]).strip().removeprefix("##") for token in tokens]
-    begins = [token.startswith(mark) != (mark == "##") for token in tokens]
-    return [(bool(marked) and not b, word) for b, word in zip(begins, read, strict=True)]
+    starts = [token.startswith(mark) != (mark == "##") for token in tokens]
+    return [(bool(marked) and not start, word) for start, word in zip(starts, read, strict=True)]

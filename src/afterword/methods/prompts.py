@@ -151,11 +151,11 @@ def token_prepending(
     if PLACEHOLDER not in text:
         text = re.sub(r"\s*([\"'“‘]?)\{text\}", rf" {PLACEHOLDER} \1{{text}}", text, count=1).lstrip()
     special = {"add_special_tokens": add_special_tokens, "pool_special_tokens": pool_special_tokens}
-    asked = prompt(text, pool, states, variant=variant, chat=chat, **special)
+    prompted = prompt(text, pool, states, variant=variant, chat=chat, **special)
     sight = Sight(carry=(start,) if stop is None else (start, stop))
     layers = f"start {start}" if stop is None else f"start {start} stop {stop}"
     name = f"token_prepending {template if template in TEMPLATES else repr(text)} {layers}"
-    return replace(asked, sight=sight, name=name)
+    return replace(prompted, sight=sight, name=name)
 
 
 def bellm(
@@ -234,13 +234,13 @@ class Selected(Weighting):
         """Weight each of the m selected tokens with 1 / m (G, 1, n)."""
         assert reading is not None
         text = targets != 0
-        kept = text & (reading[:, None] * text.sum(-1, keepdim=True) > self.alpha)
-        kept = kept | (text & ~kept.any(-1, keepdim=True))
-        return kept.to(targets.dtype) / kept.sum(-1, keepdim=True).clamp(min=1)
+        selected = text & (reading[:, None] * text.sum(-1, keepdim=True) > self.alpha)
+        selected = selected | (text & ~selected.any(-1, keepdim=True))
+        return selected.to(targets.dtype) / selected.sum(-1, keepdim=True).clamp(min=1)
 
     def for_words(self) -> Weighting:
         """Raise MethodError: the method has no word vectors."""
-        raise MethodError("scsp has no word vectors, because it selects tokens by text: use classical or reba")
+        raise MethodError("scsp has no word vectors, because it selects tokens from a text: use classical or reba")
 
 
 def scsp(

@@ -77,8 +77,8 @@ def from_json(data: Mapping[str, Any]) -> AnyMethod:
     if "method" in data:
         return make(str(data["method"]), {k: v for k, v in data.items() if k != "method"})
     if "methods" in data:
-        made: Ensemble = build(Ensemble, {**data, "methods": _members(data["methods"])}, "ensemble")
-        return made
+        ensemble: Ensemble = build(Ensemble, {**data, "methods": _members(data["methods"])}, "ensemble")
+        return ensemble
     if unknown := set(data) - {"name", "layout", "states", "weigh", "sight"}:
         raise MethodError(f"a method has no {min(map(str, unknown))!r}: use name, layout, states, weigh and sight")
     layout, weigh, sight = (data.get(key, {}) for key in ("layout", "weigh", "sight"))
@@ -107,7 +107,7 @@ def _named(name: str, data: Mapping[str, Any], base: type[Named]) -> Any:
     fix = f"import {module} first, or choose a method of that file with method='@{module.replace('.', '/')}.py:NAME'"
     if module == "__main__":
         fix = "define or import that class first"
-    raise MethodError(f"{name} kind {kind!r} is the class {cls} of {module}, which is not imported: {fix}")
+    raise MethodError(f"{name} kind {kind!r} is the class {cls} of {module}, which has not been imported: {fix}")
 
 
 def parse_method(text: str) -> AnyMethod:
@@ -144,8 +144,8 @@ def _members(value: Any, read: Callable[[str], AnyMethod] = lambda text: make(*r
         raise MethodError(f"ensemble: methods={value!r:.60}: pass a list of methods, or one of {', '.join(ENSEMBLES)}")
     parts = re.findall(r'(?:"(?:[^"\\]|\\.)*"|[^;])+', value) if isinstance(value, str) else value
     methods = [read(part) if isinstance(part, str) else part for part in parts]
-    made: Any = tuple(from_json(method) if isinstance(method, Mapping) else method for method in methods)
-    return Ensemble(made).methods
+    members: Any = tuple(from_json(method) if isinstance(method, Mapping) else method for method in methods)
+    return Ensemble(members).methods
 
 
 def _read_json(path: Path) -> Any:
@@ -196,8 +196,8 @@ def _from_python(path: Path, name: str) -> AnyMethod:
     if isinstance(value, AnyMethod):
         return value
     methods = ", ".join(key for key, value in values.items() if isinstance(value, AnyMethod)) or "none"
-    found = f"{name!r} of {path} is a {type(value).__name__}" if name in values else f"{path} has no {name!r}"
-    raise MethodError(f"{found}: choose one of its methods: {methods}")
+    problem = f"{name!r} in {path} is a {type(value).__name__}" if name in values else f"{path} has no {name!r}"
+    raise MethodError(f"{problem}: choose one of its methods: {methods}")
 
 
 def _run(path: Path) -> ModuleType:

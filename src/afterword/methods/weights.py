@@ -30,7 +30,7 @@ Pool = Literal["mean", "last", "cls", "weighted"]
 """The poolings that every method accepts; `Weighting.sentence` computes them."""
 
 AnyPool = Literal[Pool, "sum", "mask", "half"]
-"""All poolings, including those of some methods only."""
+"""All poolings, including those that only some methods accept."""
 
 Copy = Literal["first", "last", "tail", "all", "unprompted"]
 
@@ -154,8 +154,8 @@ def by_position(group: Group, chosen: Tensor) -> Tensor:
     """
     number = (chosen.cumsum(1) + group.first[:, None]) * chosen
     length = (group.spans[:, 0, 1] - group.spans[:, 0, 0]).to(group.part.dtype)
-    whole = (length / group.part).round()
-    share = (length * (2 * group.first + length + 1) / (whole * (whole + 1))).where(group.part < 1, 1)
+    total = (length / group.part).round()  # N, the number of tokens in the text
+    share = (length * (2 * group.first + length + 1) / (total * (total + 1))).where(group.part < 1, 1)
     return number * (share / number.sum(1).clamp(min=1))[:, None]
 
 
@@ -265,8 +265,8 @@ class Backward(Weighting):
         if self.normalise == "token":
             a = a / a.sum(-1, keepdim=True)
         columns, real = pooled_rows(targets)
-        chosen = targets.gather(-1, columns[:, None].expand(-1, targets.shape[1], -1)) * real[:, None]
-        rows = chosen @ a
+        pooled = targets.gather(-1, columns[:, None].expand(-1, targets.shape[1], -1)) * real[:, None]
+        rows = pooled @ a
         if self.normalise == "total":
             rows = rows / rows.sum(-1, keepdim=True).clamp(min=torch.finfo(rows.dtype).tiny)
         return rows / max(group.length // 2, 1) if self.released and self.pool == "half" else rows

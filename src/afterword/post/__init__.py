@@ -1,4 +1,4 @@
-"""Post-processing of vectors: normalise, truncate, dense layers; and whitening and others, fitted to vectors."""
+"""Post-processing of vectors: normalising, truncation, dense layers, and fitted steps such as whitening."""
 
 from .components import Affine, Centre, Moments, RemoveMean, RemoveTop, Standardise, Whiten
 from .embed_filter import EmbedFilter, resolved

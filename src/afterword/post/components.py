@@ -1,4 +1,4 @@
-"""Steps that are fitted to the mean and the covariance of vectors: centre, whiten, standardise and others."""
+"""Steps that are fitted to vectors' mean and covariance: centre, whiten, standardise and others."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from ..errors import InputError, MethodError
 from .steps import Dense, Unfitted, Vectors, blocks, check_positive
 
 NEGLIGIBLE = 1e-12
-"""A variance of at most this fraction of the largest is only rounding error of float32."""
+"""A variance of at most this fraction of the largest is considered float32 rounding error."""
 
 
 @dataclass(eq=False)
 class Moments:
-    """Count, mean and covariance of the vectors added so far, in float64 and O(D^2) memory.
+    """The count, mean and covariance of the vectors added so far, in float64 and O(D^2) memory.
 
-    Blocks are merged by their means (Chan, Golub & LeVeque 1983), so that a large mean costs no precision.
+    Each block is centred before merging (Chan, Golub & LeVeque 1983), so that a large mean costs no precision.
 
     Attributes:
         count: number of vectors.
-        mean: (D,).
+        mean: mean vector (D,).
         scatter: sum of the outer products of the centred vectors (D, D).
     """
 
@@ -36,7 +36,7 @@ class Moments:
     _directions: tuple[Tensor, Tensor] | None = field(default=None, init=False, repr=False)
 
     def add(self, vectors: Vectors | Iterable[Vectors]) -> Moments:
-        """Add vectors (n, D), or several arrays of them, and return the moments; see `Unfitted.fit` for errors."""
+        """Add vectors (n, D), or an iterable of such arrays, and return the moments; see `Unfitted.fit` for errors."""
         for block in blocks(vectors):
             x = block.double()
             if not self.count:
@@ -51,28 +51,28 @@ class Moments:
 
     @property
     def covariance(self) -> Tensor:
-        """(D, D), divided by n - 1; raises InputError for fewer than two vectors."""
+        """The covariance matrix (D, D), with divisor n - 1; raises InputError for fewer than two vectors."""
         if self.count < 2:
-            raise InputError(f"{self.count} vectors have no covariance: fit on more texts")
+            raise InputError(f"the covariance of {self.count} vectors is not defined: fit on more texts")
         return self.scatter / (self.count - 1)
 
     def directions(self) -> tuple[Tensor, Tensor]:
-        """The eigenvalues (D,) of the covariance, largest first, and its eigenvectors as rows (D, D); see `eigen`."""
+        """Compute the covariance's eigenvalues (D,), largest first, and eigenvectors as rows (D, D); see `eigen`."""
         self._directions = self._directions or eigen(self.covariance)
         return self._directions
 
     def principal(self) -> tuple[Tensor, Tensor]:
-        """Variances (r,), largest first, and principal directions as rows (r, D), without those of no variance."""
+        """Return variances (r,), largest first, and principal directions as rows (r, D); zero variances are dropped."""
         values, rows = self.directions()
-        kept = values > values[0] * NEGLIGIBLE
-        kept[self.count - 1 :] = False
-        return values[kept], rows[kept]
+        varies = values > values[0] * NEGLIGIBLE
+        varies[self.count - 1 :] = False
+        return values[varies], rows[varies]
 
 
 def eigen(matrix: Tensor) -> tuple[Tensor, Tensor]:
-    """The eigenvalues of a symmetric matrix (D, D), largest first, none below 0, and its eigenvectors as rows (D, D).
+    """Compute the eigenvalues (D,) of a symmetric matrix, largest first and at least 0, and its eigenvectors as rows.
 
-    The largest component of each eigenvector is positive, so that a second fit gives the same signs.
+    Each eigenvector's largest component is made positive, so that fitting again gives the same signs.
     """
     values, columns = torch.linalg.eigh(matrix)
     rows = columns.T.flip(0)
@@ -81,24 +81,24 @@ def eigen(matrix: Tensor) -> tuple[Tensor, Tensor]:
 
 
 class Affine(Unfitted):
-    """A step that is fitted to the mean and the covariance of vectors, in one pass, and gives a linear layer."""
+    """A step that is fitted to vectors' mean and covariance in one pass, and becomes a linear layer."""
 
     unit: ClassVar[bool] = False
-    """Whether the moments are those of the vectors scaled to length 1."""
+    """Whether vectors are scaled to length 1 before the moments are computed."""
 
     @abstractmethod
     def of(self, moments: Moments) -> Dense:
-        """The step for vectors with these moments; raises InputError for too few vectors or directions."""
+        """Fit the step to vectors with these moments; raises InputError for too few vectors or directions."""
 
     def fit(self, vectors: Vectors | Iterable[Vectors]) -> Dense:
-        """The step for these vectors; see `Unfitted.fit`."""
+        """Fit the step to vectors; see `Unfitted.fit`."""
         parts = blocks(vectors)
         return self.of(Moments().add((F.normalize(x, dim=-1) for x in parts) if self.unit else parts))
 
 
 @dataclass(frozen=True)
 class Centre(Affine):
-    """Subtract the mean of the vectors that the step was fitted to.
+    """Subtract the mean of the vectors that the step is fitted to.
 
     >>> Centre().fit(torch.tensor([[1.0, 2.0], [3.0, 2.0]]))(torch.tensor([[3.0, 3.0]])).tolist()
     [[1.0, 1.0]]
@@ -107,24 +107,26 @@ class Centre(Affine):
     def of(self, moments: Moments) -> Dense:
         """x - mean."""
         if not moments.count:
-            raise InputError("centre cannot be fitted to none: pass at least one vector")
+            raise InputError("centre cannot be fitted to 0 vectors: pass at least one vector")
         return _affine(torch.eye(len(moments.mean), dtype=torch.float64), moments.mean)
 
 
 @dataclass(frozen=True)
 class Whiten(Affine):
-    """Mean 0, and the identity as covariance: z = diag(1 / sqrt(lambda)) U^T (x - mean), with covariance U lambda U^T.
+    """Transform vectors to mean 0 and identity covariance: z = diag(1 / sqrt(lambda)) U^T (x - mean).
+
+    The covariance, with divisor n - 1, is U lambda U^T.
 
     Source: Su et al. 2021, "Whitening Sentence Representations", Algorithm 1; the authors' code
-    (bojone/BERT-whitening) is equal up to signs. The covariance is divided by n - 1, as there. With `epsilon` and
-    `rotate` it is Soft-ZCA (arXiv 2411.17538): z = U diag(1 / sqrt(lambda + epsilon)) U^T (x - mean).
+    (bojone/BERT-whitening) is equal up to signs. With `epsilon` and `rotate` it is Soft-ZCA (arXiv 2411.17538):
+    z = U diag(1 / sqrt(lambda + epsilon)) U^T (x - mean).
 
     Args:
-        dimensions: number of directions to keep, those of largest variance; None = all in which the vectors differ
-            (some models have constant components); with `epsilon`, all.
-        epsilon: added to each variance: the larger, the less changes but the scale. It has the unit of squared
-            vectors: put normalise before it to give it one meaning for all models.
-        rotate: rotate the result back by U, as close as possible to x - mean, in D components.
+        dimensions: number of directions to keep, largest variance first; None = all in which the vectors differ (some
+            models have constant components), or with `epsilon` all D.
+        epsilon: added to each variance; the larger it is, the less the vectors change except in scale. It has the
+            unit of squared components: put normalise first, so that it means the same for all models.
+        rotate: rotate the result back by U, to D components as close as possible to x - mean.
     """
 
     dimensions: int | None = None
@@ -137,27 +139,27 @@ class Whiten(Affine):
             raise MethodError(f"whiten: epsilon={self.epsilon!r}: pass a number of at least 0, such as 0.01")
 
     def of(self, moments: Moments) -> Dense:
-        """W (x - mean). Without epsilon, more dimensions than the vectors differ in raise InputError."""
+        """W (x - mean); without epsilon, raises InputError for more dimensions than the vectors differ in."""
         values, rows = moments.directions() if self.epsilon else moments.principal()
         width = len(moments.mean)
         few = moments.count <= width
-        wanted = min(self.dimensions or (width if few else len(values)), width)
-        if wanted > len(values) or not len(values):
+        size = min(self.dimensions or (width if few else len(values)), width)
+        if size > len(values) or not len(values):
             fix = "epsilon=0.01" if self.rotate else f"dimensions={max(len(values), 1)}"
             raise InputError(
-                f"whiten: {moments.count} vectors differ in {len(values)} directions only, not in {wanted}: "
+                f"whiten: {moments.count} vectors differ in only {len(values)} directions, not {size}: "
                 f"fit on more texts, or pass {fix}"
             )
-        weight = rows[:wanted] / (values[:wanted, None] + self.epsilon).sqrt()
-        return _affine(rows[:wanted].T @ weight if self.rotate else weight, moments.mean)
+        weight = rows[:size] / (values[:size, None] + self.epsilon).sqrt()
+        return _affine(rows[:size].T @ weight if self.rotate else weight, moments.mean)
 
 
 @dataclass(frozen=True)
 class Standardise(Affine):
-    """Mean 0 and standard deviation 1 in each component; a constant component becomes 0.
+    """Scale each component to mean 0 and standard deviation 1; a constant component becomes 0.
 
     Source: MoEE's code (tianyi-lab/MoE-Embedding@f80bebd), which computes both from the texts of a batch, so that a
-    vector depends on the others; here they are fitted. The variance is divided by n - 1, as there.
+    vector depends on the others; here they are fitted. As there, the variance has divisor n - 1.
     """
 
     def of(self, moments: Moments) -> Dense:
@@ -169,15 +171,15 @@ class Standardise(Affine):
 
 @dataclass(frozen=True)
 class RemoveMean(Affine):
-    """Remove the mean direction: x - (x.m) m, with m the mean of the vectors at length 1, scaled to length 1.
+    """Remove the mean direction: x - (x.m) m, where m is the mean of the unit vectors, scaled to length 1.
 
-    Source: arXiv 2511.11041 (2025), R2. There x has length 1; the cosines are the same for any length.
+    Source: arXiv 2511.11041 (2025), R2. There, x has length 1; the cosines are the same for any length.
     """
 
     unit: ClassVar[bool] = True
 
     def of(self, moments: Moments) -> Dense:
-        """(I - m m^T) x, by the moments of vectors of length 1."""
+        """(I - m m^T) x, from the moments of unit vectors."""
         if not moments.count or not bool(moments.mean.any()):
             raise InputError(f"remove_mean: the mean of {moments.count} vectors is zero: fit on different texts")
         return Dense(_without(F.normalize(moments.mean[None])).float())
@@ -185,15 +187,15 @@ class RemoveMean(Affine):
 
 @dataclass(frozen=True)
 class RemoveTop(Affine):
-    """Subtract the mean, then remove the k directions in which vectors differ most: they reflect word frequency.
+    """Subtract the mean, then remove the k directions in which vectors differ most, which reflect word frequency.
 
-    Source: Mu & Viswanath 2018, "All-but-the-Top", Algorithm 1. There the components to remove are computed before
-    the mean is subtracted, here after it, so that they become 0: all vectors differ by the same constant.
+    Source: Mu & Viswanath 2018, "All-but-the-Top", Algorithm 1. There, the components to remove are computed before
+    the mean is subtracted; here, after it, so that they become 0. All vectors differ by the same constant.
 
     Args:
         k: number of directions; None = D / 100, as the paper recommends, but at least 1.
-        centre: subtract the mean. False = remove the first k singular vectors of the vectors as they are: with k=1 the
-            second half of SIF (Arora et al. 2017, Algorithm 1).
+        centre: subtract the mean. False = remove the first k singular vectors of the uncentred vectors; with k=1, this
+            is the second half of SIF (Arora et al. 2017, Algorithm 1).
     """
 
     k: int | None = None
@@ -212,8 +214,8 @@ class RemoveTop(Affine):
         k = self.k or max(1, width // 100)
         if k > len(rows) or k >= width:
             raise InputError(
-                f"remove_top: {moments.count} vectors of {width} components differ in {len(rows)} directions: "
-                f"{k} of them cannot be removed: fit on more texts, or pass a smaller k"
+                f"remove_top: {moments.count} vectors of {width} components differ in {len(rows)} directions, "
+                f"of which {k} cannot be removed: fit on more texts, or pass a smaller k"
             )
         weight = _without(rows[:k])
         return _affine(weight, moments.mean) if self.centre else Dense(weight.float())

@@ -1,4 +1,4 @@
-"""EmbedFilter: keep some singular directions of the model's language-modelling head. It needs no texts."""
+"""EmbedFilter: keep some singular directions of the model's language-modelling head, without fitting to texts."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from .steps import BLOCK, Dense, Post
 class EmbedFilter(Post):
     """Keep the components of a vector along some right singular vectors of the language-modelling head: V_k x.
 
-    An `Encoder` replaces it with a layer made from its model. A tied head is the embedding table.
+    An `Encoder` replaces this step with a layer made from its model. A tied head is the embedding table.
 
-    Source: Wu et al. 2026 (arXiv 2606.07502); as their code (CentreChen/EmbFilter@c3958e3), up to signs.
+    Source: Wu et al. 2026 (arXiv 2606.07502); equal to their code (CentreChen/EmbFilter@c3958e3) up to signs.
 
     Args:
-        spectrum: which directions are dropped: those of the largest and the smallest singular values, in equal
-            numbers ("edge"), of the smallest ("tail"), or of the largest ("head").
-        keep: how many are kept: a fraction of all, such as 0.25, or a whole number; None = half.
-        head: a model, by its name or folder, whose head is taken; None = the encoder's.
+        spectrum: which directions to drop: those with the largest and the smallest singular values, in equal numbers
+            ("edge"), the smallest ("tail"), or the largest ("head").
+        keep: how many directions to keep: a fraction such as 0.25, or a whole number; None = half.
+        head: name or folder of the model whose head to use; None = the encoder's.
     """
 
     spectrum: Literal["edge", "tail", "head"] = "edge"
@@ -44,10 +44,10 @@ class EmbedFilter(Post):
 
     def __call__(self, vectors: Tensor) -> Tensor:
         """Raise MethodError: only an `Encoder` can make the layer."""
-        raise MethodError(f"{self} reads the head of a language model: pass the step to an Encoder: post=(step,)")
+        raise MethodError(f"{self} needs a language model's head: pass the step to an Encoder with post=(step,)")
 
     def of(self, backbone: Backbone) -> Dense:
-        """The layer of a model (k, D).
+        """Make the layer (k, D) from a model.
 
         Raises:
             ModelError: the model has no head.
@@ -62,13 +62,13 @@ class EmbedFilter(Post):
         _, rows = eigen(gram)
         width = len(rows)
         share = 0.5 if self.keep is None else self.keep
-        kept = share if isinstance(share, int) else max(1, int(width * share))
-        if kept > width:
-            raise MethodError(f"embed_filter: keep={kept}: the head of {backbone.facts.kind} has {width} directions")
-        first = {"edge": (width - kept) // 2, "tail": 0, "head": width - kept}[self.spectrum]
-        return Dense(rows[first : first + kept].float().cpu().contiguous())
+        count = share if isinstance(share, int) else max(1, int(width * share))
+        if count > width:
+            raise MethodError(f"embed_filter: keep={count}: the head of {backbone.facts.kind} has {width} directions")
+        first = {"edge": (width - count) // 2, "tail": 0, "head": width - count}[self.spectrum]
+        return Dense(rows[first : first + count].float().cpu().contiguous())
 
 
 def resolved(steps: Sequence[Post], backbone: Backbone) -> tuple[Post, ...]:
-    """Replace each `EmbedFilter` with the layer of a model; see `EmbedFilter.of` for errors."""
+    """Replace each `EmbedFilter` with a layer made from the model; see `EmbedFilter.of` for errors."""
     return tuple(step.of(backbone) if isinstance(step, EmbedFilter) else step for step in steps)

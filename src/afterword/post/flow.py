@@ -1,4 +1,4 @@
-"""BERT-flow: an invertible network that maps vectors to latents with a standard normal distribution."""
+"""BERT-flow: an invertible network that maps vectors to standard normal latents."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ Coupling = Literal["additive", "affine"]
 
 
 class Step(nn.Module):
-    """One step: scale and shift each component (actnorm), permute, shift one half by a function of the other.
+    """One step: scale and shift each component (actnorm), permute, and shift one half by a function of the other.
 
     Args:
-        width: D.
-        hidden: units of the coupling network's two hidden layers.
-        affine: also scale the second half, by a factor between 1 / e and e; else only shift it.
-        generator: random generator of the permutation and the initial weights.
+        width: D, the number of components.
+        hidden: number of units in each of the coupling network's two hidden layers.
+        affine: also scale the second half, by a factor between 1 / e and e, instead of only shifting it.
+        generator: random generator for the permutation and the initial weights.
     """
 
     order: Tensor
@@ -42,14 +42,14 @@ class Step(nn.Module):
         self.affine = affine
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Vectors (n, D), and the log-determinant of each (n,)."""
+        """Transform vectors (n, D); also return each one's log-determinant (n,)."""
         x = ((x + self.shift) * self.log_scale.exp())[:, self.order]
         fixed, moved = x[:, : self.middle], x[:, self.middle :]
         shift, log_scale = self._coupled(fixed)
         return torch.cat([fixed, (moved + shift) * log_scale.exp()], 1), self.log_scale.sum() + log_scale.sum(1)
 
     def _coupled(self, fixed: Tensor) -> tuple[Tensor, Tensor]:
-        """Shift and log-scale of the second half (n, D - D // 2)."""
+        """Compute shift and log-scale of the second half (n, D - D // 2)."""
         x = fixed
         for i, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
             x = F.linear(x.relu() if i else x, weight, bias)
@@ -60,7 +60,7 @@ class Step(nn.Module):
 
     @torch.no_grad()
     def start(self, x: Tensor) -> Tensor:
-        """Initialise actnorm so that these vectors (n, D) get mean 0 and variance 1; returns the step's output."""
+        """Initialise actnorm so that these vectors (n, D) get mean 0 and variance 1, and return the step's output."""
         deviation = x.std(0, correction=0)
         varies = deviation > 1e-6 * deviation.max()
         self.shift.copy_(-x.mean(0))
@@ -72,15 +72,15 @@ class Step(nn.Module):
 class Glow(nn.Module):
     """A sequence of invertible steps, z = f(x), with an exact log |det df/dx|.
 
-    Source: Kingma & Dhariwal 2018 (Glow); the shape of Li et al. 2020 (BERT-flow), section 3.2 and appendix: random
-    permutations for 1x1 convolutions, additive couplings. All components pass through all steps (one level).
+    Source: Kingma & Dhariwal 2018 (Glow); the architecture of Li et al. 2020 (BERT-flow), section 3.2 and appendix:
+    random permutations instead of 1x1 convolutions, additive couplings. All components pass through all steps.
 
     Args:
-        width: D.
+        width: D, the number of components.
         steps: number of steps.
-        hidden: hidden units of each coupling network.
+        hidden: number of units in each hidden layer of a coupling network.
         coupling: "additive" or "affine".
-        seed: random seed of the permutations and the initial weights.
+        seed: random seed for the permutations and the initial weights.
     """
 
     def __init__(
@@ -88,13 +88,13 @@ class Glow(nn.Module):
     ) -> None:
         super().__init__()
         if width < 2:
-            raise InputError(f"width={width}: pass vectors of at least 2 components, whose halves a flow couples")
+            raise InputError(f"width={width}: pass vectors of at least 2 components, so that a flow has two halves")
         self.shape: dict[str, Any] = {"width": width, "steps": steps, "hidden": hidden, "coupling": coupling}
         generator = torch.Generator().manual_seed(seed)
         self.steps = nn.ModuleList(Step(width, hidden, coupling == "affine", generator) for _ in range(steps))
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Vectors (n, D) to latents (n, D), and the log-determinant of each (n,)."""
+        """Map vectors (n, D) to latents (n, D); also return each one's log-determinant (n,)."""
         determinant = x.new_zeros(len(x))
         for step in self.steps:
             x, more = step(x)
@@ -102,20 +102,20 @@ class Glow(nn.Module):
         return x, determinant
 
     def log_likelihood(self, x: Tensor) -> Tensor:
-        """log p(x) of each vector (n,) in nats: of its latent under a standard normal, plus the log-determinant."""
+        """Compute log p(x) (n,) in nats: log p of the latent under a standard normal, plus the log-determinant."""
         z, determinant = self(x)
         likelihood: Tensor = determinant - 0.5 * (z.square() + math.log(2 * math.pi)).sum(1)
         return likelihood
 
     def start(self, x: Tensor) -> None:
-        """Initialise every actnorm with these vectors (n, D), as Glow does with its first batch."""
+        """Initialise all actnorms with these vectors (n, D), as Glow does with its first batch."""
         for step in self.steps:
             x = step.start(x)  # type: ignore[operator]
 
 
 @dataclass(frozen=True, eq=False)
 class FittedFlow(Post):
-    """Map vectors to the latents of a trained network, in its type (float32)."""
+    """Map vectors to the latents of a trained network, computed in its data type (float32)."""
 
     net: Glow
 
@@ -134,20 +134,20 @@ class FittedFlow(Post):
 
 @dataclass(frozen=True)
 class Flow(Unfitted):
-    """Train an invertible network by maximum likelihood, with a standard normal distribution of the latents.
+    """Train an invertible network by maximum likelihood, with standard normal latents.
 
     Source: Li et al. 2020, "On the Sentence Embeddings from Pre-trained Language Models" (BERT-flow), Equation 4;
     nine steps of 32 units, Adam and one epoch as in bohanli/BERT-flow@9f79ed1, with one level instead of three.
 
     Args:
-        epochs: passes over the vectors.
-        steps: steps of the network.
-        hidden: hidden units of each coupling network.
+        epochs: number of passes over the vectors.
+        steps: number of steps in the network.
+        hidden: number of units in each hidden layer of a coupling network.
         coupling: "additive", as in the paper, or "affine".
-        batch: vectors per update.
-        rate: learning rate of Adam.
-        rows: maximum number of vectors in memory. A random sample is taken of more.
-        seed: random seed of the sample, the network and the order of the vectors.
+        batch: number of vectors per update.
+        rate: Adam's learning rate.
+        rows: maximum number of vectors in memory; if there are more, a random sample is used.
+        seed: random seed for the sample, the network and the order of the vectors.
     """
 
     epochs: int = 1
@@ -165,11 +165,11 @@ class Flow(Unfitted):
             raise MethodError(f"Flow: rate={self.rate!r}: pass a learning rate above 0")
 
     def fit(self, vectors: Vectors | Iterable[Vectors]) -> FittedFlow:
-        """Train the flow; see `Unfitted.fit`. On the same machine and number of threads, the result is the same."""
+        """Train the flow; see `Unfitted.fit`. Results repeat on the same machine with the same number of threads."""
         generator = torch.Generator().manual_seed(self.seed)
         x = sample(blocks(vectors), self.rows, generator)
         if len(x) < 2:
-            raise InputError(f"flow: {len(x)} vectors are too few: pass at least two, better several thousand")
+            raise InputError(f"flow: {len(x)} vectors are too few: pass at least two, preferably several thousand")
         net = Glow(x.shape[1], self.steps, self.hidden, self.coupling, self.seed)
         net.start(x)
         adam = torch.optim.Adam(net.parameters(), lr=self.rate)
@@ -186,11 +186,11 @@ class Flow(Unfitted):
 
 
 def sample(parts: Iterator[Tensor], rows: int, generator: torch.Generator) -> Tensor:
-    """Draw a uniform random sample of at most `rows` vectors, as float32 and in their order."""
-    kept, keys = torch.empty(0), torch.empty(0)
+    """Draw a uniform random sample of at most `rows` vectors, in float32 and in their original order."""
+    drawn, keys = torch.empty(0), torch.empty(0)
     for part in parts:
-        kept, keys = torch.cat([kept, part.float()]), torch.cat([keys, torch.rand(len(part), generator=generator)])
+        drawn, keys = torch.cat([drawn, part.float()]), torch.cat([keys, torch.rand(len(part), generator=generator)])
         if len(keys) > rows:
-            chosen = keys.topk(rows).indices.sort().values
-            kept, keys = kept[chosen], keys[chosen]
-    return kept
+            largest = keys.topk(rows).indices.sort().values
+            drawn, keys = drawn[largest], keys[largest]
+    return drawn

@@ -23,7 +23,7 @@ POSTS: dict[str, type[Post]] = {
     "embed_filter": EmbedFilter,
     "flow": Flow,
 }
-"""The steps that have a name."""
+"""The post-processing steps by name."""
 
 
 def parse_post(text: str) -> tuple[Post, ...]:
@@ -49,7 +49,7 @@ def _step(text: str) -> Post:
 
 
 def spelled(steps: Sequence[Post]) -> str:
-    """Steps as `parse_post` reads them, for tables. A fitted step has the name of its class only.
+    """Write steps in the form that `parse_post` reads, for tables. A fitted step appears only as its class name.
 
     >>> spelled((Whiten(64), Normalise())), spelled(())
     ('whiten:dimensions=64+normalise', 'none')

@@ -1,4 +1,4 @@
-"""Post-processing steps: the base classes, and the steps that need no fitting: normalise, truncate, dense layers."""
+"""Post-processing steps: base classes, and the steps that need no fitting (normalise, truncate, dense layers)."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from ..spelling import check_fields
 Vectors: TypeAlias = Tensor | NDArray[np.floating[Any]]
 """Vectors (n, D)."""
 
-BLOCK = 8192  # number of vectors that are read at a time
+BLOCK = 8192  # number of vectors to read at a time
 
 
 class Post(ABC):
-    """A step from vectors (n, D) to vectors (n, D')."""
+    """A transformation of vectors (n, D) to vectors (n, D')."""
 
     @abstractmethod
     def __call__(self, vectors: Tensor) -> Tensor:
-        """Transform vectors (n, D); rows do not depend on each other."""
+        """Transform vectors (n, D), each row independently."""
 
     def width(self, width: int) -> int:
-        """D', for vectors of D = ``width`` components; raises MethodError if the step expects a different width."""
+        """D' for vectors with D = ``width`` components; raises MethodError if the step expects a different width."""
         return width
 
 
@@ -42,7 +42,7 @@ class Unfitted(Post):
         """Fit the step.
 
         Args:
-            vectors: (n, D), or an iterable of such arrays, which need not be in memory together.
+            vectors: (n, D), or an iterable of such arrays, which need not fit into memory together.
 
         Raises:
             InputError: there are too few vectors, one is NaN or infinite, or their widths differ.
@@ -53,19 +53,19 @@ class Unfitted(Post):
         raise NotFitted(f"{self} is not fitted yet: use encoder = encoder.fit(texts)")
 
     def width(self, width: int) -> int:
-        """Raise NotFitted: the number of components is known once the step is fitted."""
+        """Raise NotFitted: the number of components is unknown until the step is fitted."""
         raise NotFitted(f"{self} is not fitted yet: use encoder = encoder.fit(texts)")
 
 
 def after(vectors: Tensor, steps: Sequence[Post]) -> Tensor:
-    """Vectors (n, D) after some steps (n, D')."""
+    """Apply steps to vectors (n, D): (n, D')."""
     for step in steps:
         vectors = step(vectors)
     return vectors
 
 
 def width_after(width: int, steps: Sequence[Post]) -> int:
-    """D', the number of components after some steps, for vectors of D = ``width`` components.
+    """D', the number of components that vectors with D = ``width`` components have after some steps.
 
     Raises:
         NotFitted: a step is not fitted yet.
@@ -77,7 +77,7 @@ def width_after(width: int, steps: Sequence[Post]) -> int:
 
 
 def check_positive(step: Post, *names: str) -> None:
-    """Validate a step's options by their annotations, and that those with these names are at least 1."""
+    """Validate a step's options against their annotations, and that the named ones are at least 1."""
     check_fields(step)
     for name in names:
         value = getattr(step, name)
@@ -86,17 +86,17 @@ def check_positive(step: Post, *names: str) -> None:
 
 
 def check_width(step: Post, width: int, expected: int) -> None:
-    """Check that vectors have as many components as a fitted step expects."""
+    """Check that vectors have the number of components that a fitted step expects."""
     if width != expected:
         name = type(step).__name__
         raise MethodError(f"{name} takes vectors of {expected} components, and these have {width}: fit it again")
 
 
 def blocks(vectors: Vectors | Iterable[Vectors]) -> Iterator[Tensor]:
-    """Validate vectors and yield blocks of them (n, D) on the CPU, `BLOCK` vectors at a time.
+    """Validate vectors and yield blocks (n, D) of `BLOCK` vectors on the CPU.
 
     Raises:
-        InputError: an array is not (n, D), holds NaN or infinite numbers, or has a different width from those before.
+        InputError: an array is not (n, D), contains NaN or infinite numbers, or differs in width from the others.
     """
     width, count = None, 0
     for part in [vectors] if isinstance(vectors, Tensor | np.ndarray) else vectors:
@@ -133,7 +133,7 @@ class Truncate(Post):
         check_positive(self, "dimensions")
 
     def width(self, width: int) -> int:
-        """D', which is D if the vectors have fewer components."""
+        """D', or D if the vectors have fewer components."""
         return min(width, self.dimensions)
 
     def __call__(self, vectors: Tensor) -> Tensor:
@@ -149,9 +149,9 @@ class Dense(Post):
     """A linear layer and an activation: sentence-transformers' Dense.
 
     Args:
-        weight: (D', D).
-        bias: (D',) or None.
-        activation: one of `ACTIVATIONS`, torch's names.
+        weight: weight matrix (D', D).
+        bias: bias (D',), or None.
+        activation: one of `ACTIVATIONS`, by its name in torch.
     """
 
     weight: Tensor
@@ -164,7 +164,7 @@ class Dense(Post):
 
     @classmethod
     def first(cls, dimensions: int, width: int) -> Dense:
-        """The layer that keeps the first components of a vector unchanged."""
+        """Return a layer that keeps only the first components of a vector, unchanged."""
         return cls(torch.eye(min(dimensions, width), width))
 
     def width(self, width: int) -> int:
@@ -173,7 +173,7 @@ class Dense(Post):
         return int(self.weight.shape[0])
 
     def __call__(self, vectors: Tensor) -> Tensor:
-        """Vectors (n, D'); raises MethodError if their width is not that of the weight."""
+        """Vectors (n, D'); raises MethodError if their width does not match the weight."""
         self.width(vectors.shape[-1])
         weight = self.weight.to(vectors)
         bias = self.bias.to(vectors) if self.bias is not None else None

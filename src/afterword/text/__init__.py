@@ -1,1 +1,1 @@
-"""From texts to a `Batch`: texts are validated, put into a layout, tokenized, and concatenated without padding."""
+"""From texts to a `Batch`: validate texts, put them into a layout, tokenize and concatenate them without padding."""

@@ -1,4 +1,4 @@
-"""A packed batch: the tokens of all its texts concatenated, segments of equal length together. No padding."""
+"""A packed batch: the tokens of all its texts, concatenated without padding and grouped by segment length."""
 
 from __future__ import annotations
 
@@ -19,13 +19,14 @@ Member = tuple[int, Segment]
 
 @dataclass(frozen=True, eq=False)
 class Group:
-    """The G segments of one length n, contiguous in the batch. Its tensors are made when they are first read.
+    """The G segments of length n, contiguous in the batch. Its tensors are computed on first use.
 
     Attributes:
-        start, length: index of the group's first token in the batch, n.
+        start: index of the group's first token in the batch.
+        length: n, the number of tokens in each segment.
         members: the segments, each with the index of its text in the batch.
         flat: the token ids of the batch (N,).
-        limit: how many copies a method sees, if several methods share a forward with more; None = all.
+        limit: how many copies a method sees, if it shares a forward with methods of more copies; None = all.
     """
 
     start: int
@@ -36,27 +37,27 @@ class Group:
 
     @property
     def count(self) -> int:
-        """G."""
+        """G, the number of segments."""
         return len(self.members)
 
     @property
     def end(self) -> int:
-        """The index after the group's last token in the batch."""
+        """One past the index of the group's last token in the batch."""
         return self.start + self.count * self.length
 
     @property
     def pooled(self) -> bool:
-        """Whether the vectors of texts use these segments; False in the full pass of a chunked text."""
+        """Whether the texts' vectors use these segments; False in the full pass of a chunked text."""
         return self.members[0][1].pooled
 
     @property
     def with_prefix(self) -> int:
-        """The number of segments, the first ones, that begin with the batch's shared prefix."""
+        """The number of segments that start with the batch's shared prefix; they come first."""
         return sum(s.prefix > 0 for _, s in self.members)
 
     @cached_property
     def total_copies(self) -> int:
-        """The largest number of copies in a segment: a full pass has one copy, its chunks have several."""
+        """The largest number of copies in any segment: a full pass has one copy, its chunks have several."""
         return max(len(s.copies) for _, s in self.members)
 
     @cached_property
@@ -66,28 +67,28 @@ class Group:
 
     @cached_property
     def text(self) -> Tensor:
-        """Index in the batch of each segment's text (G,); -1 in a full pass."""
+        """The index in the batch of each segment's text (G,); -1 in a full pass."""
         return self.flat.new_tensor([t if s.pooled else -1 for t, s in self.members])
 
     @cached_property
     def spans(self) -> Tensor:
         """The half-open token span of each copy (G, copies, 2)."""
-        most = self.total_copies
-        return self.flat.new_tensor([[*s.copies, *[(0, 0)] * (most - len(s.copies))] for _, s in self.members])
+        copies = self.total_copies
+        return self.flat.new_tensor([[*s.copies, *[(0, 0)] * (copies - len(s.copies))] for _, s in self.members])
 
     @cached_property
     def special(self) -> Tensor:
-        """The number of special tokens before and after all others (G, 2)."""
+        """The numbers of special tokens before and after all other tokens (G, 2)."""
         return self.flat.new_tensor([s.special for _, s in self.members])
 
     @cached_property
     def first(self) -> Tensor:
-        """Index in its text of the first token of the segment's copies (G,)."""
+        """The index in its text of the first token of each segment's copies (G,)."""
         return self.flat.new_tensor([s.first for _, s in self.members])
 
     @cached_property
     def part(self) -> Tensor:
-        """The share of its text that each of the segment's copies holds (G,)."""
+        """The share of its text that each copy in a segment contains (G,)."""
         device = self.flat.device
         dtype = torch.float64 if device.type in ("cpu", "cuda") else torch.float32  # other GPUs have no float64
         return torch.tensor([s.part for _, s in self.members], dtype=dtype, device=device)
@@ -99,7 +100,7 @@ class Group:
 
     @cached_property
     def slots(self) -> Tensor | None:
-        """Index in each segment of the template's placeholders (G, slots); None if there is none."""
+        """The indices of the template's placeholders in each segment (G, slots); None if there are none."""
         slots = [s.slots for _, s in self.members]
         return self.flat.new_tensor(slots) if slots[0] else None
 
@@ -115,7 +116,7 @@ class Group:
 
     @cached_property
     def copy(self) -> Tensor:
-        """Which copy each token belongs to, from 1 (G, n); 0 = template, -1 = special."""
+        """The copy that each token belongs to (G, n), counted from 1; 0 = template, -1 = special token."""
         out = torch.zeros(self.count, self.length, dtype=torch.int8, device=self.flat.device)
         for c in range(self.total_copies):
             start, end = self.spans[:, c].T[..., None]
@@ -125,18 +126,18 @@ class Group:
 
     @cached_property
     def scope(self) -> Tensor:
-        """Whether the method sees each token (G, n): all but those of the copies past `limit`."""
+        """Whether the method sees each token (G, n): all but those in copies past `limit`."""
         if self.copies >= self.total_copies:
             return torch.ones(self.count, self.length, dtype=torch.bool, device=self.flat.device)
         within: Tensor = self.copy <= self.copies
         return within
 
     def limited(self, copies: int) -> Group:
-        """This group as a method with fewer copies sees it; exact if later tokens cannot change earlier ones."""
+        """Limit the group to fewer copies; exact if later tokens cannot change earlier ones."""
         return self if copies >= self.total_copies else replace(self, limit=copies)
 
     def slice(self, flat: Tensor) -> Tensor:
-        """The part (G, n, ...) of a tensor over the batch (N, ...) that belongs to this group."""
+        """Return this group's part (G, n, ...) of a tensor over the batch (N, ...)."""
         return flat[self.start : self.end].view(self.count, self.length, *flat.shape[1:])
 
 
@@ -147,11 +148,11 @@ class Batch:
     Attributes:
         tokens: token ids (N,).
         position: position of each token in its segment (N,).
-        groups: the segments by length, which make up the batch.
+        groups: the segments of the batch, grouped by length.
         texts: the number of texts, T.
-        source: index of the token whose state each token uses (N,); None = itself. In a chunked text the tokens of
-            a chunk's first copy use the states of the full pass.
-        prefix: length of the shared prefix, with which many segments begin; 0 = none.
+        source: for each token, the index of the token whose state it uses (N,); None = its own. In a chunked text, the
+            tokens of a chunk's first copy use the states of the full pass.
+        prefix: length of the prefix that many segments share; 0 = none.
     """
 
     tokens: Tokens
@@ -162,16 +163,16 @@ class Batch:
     prefix: int = 0
 
     def limited(self, copies: int) -> Batch:
-        """This batch as a method with fewer copies sees it."""
+        """Limit the batch to fewer copies; see `Group.limited`."""
         groups = tuple(group.limited(copies) for group in self.groups)
         return self if groups == self.groups else replace(self, groups=groups)
 
 
 def lay(texts: Sequence[TokenizedText], device: torch.device | str = "cpu") -> Batch:
-    """Concatenate tokenized texts, each with the same number of copies, on a device.
+    """Concatenate tokenized texts with equal numbers of copies into a batch on a device.
 
-    The texts keep their indices; the tokens are ordered by segment length. The batch has a shared prefix only if that
-    of all its texts is the same, as it is for one layout.
+    Texts keep their indices; tokens are ordered by segment length. The batch has a shared prefix only if all its texts
+    have the same one, as texts of one layout do.
     """
     rows = [((len(s.ids), s.copies, s.pooled), s.prefix, (t, s)) for t, w in enumerate(texts) for s in w.segments]
     rows.sort(key=lambda r: (-r[0][0], *r[0][1:], -r[1]))
@@ -179,7 +180,7 @@ def lay(texts: Sequence[TokenizedText], device: torch.device | str = "cpu") -> B
     places = [i for (n, *_), *_ in rows for i in range(n)]
     tokens, position = torch.tensor([ids, places], dtype=torch.long, device=device)
     groups: list[Group] = []
-    for (n, *_), run in groupby(rows, key=lambda r: r[0]):  # equal spans too, so that taps read contiguous columns
+    for (n, *_), run in groupby(rows, key=lambda r: r[0]):  # also by spans, so that taps read contiguous columns
         groups.append(Group(groups[-1].end if groups else 0, n, [member for *_, member in run], tokens))
     prefixes = {tuple(s.ids[: s.prefix]) for _, prefix, (_, s) in rows if prefix}
     prefix = len(prefixes.pop()) if len(prefixes) == 1 else 0

@@ -1,4 +1,4 @@
-"""Chat models: a template in the turns of a chat, and texts whose marks are spelled as text."""
+"""Chat models: put a template into a chat's turns, and tokenize chat markers inside texts as ordinary text."""
 
 from __future__ import annotations
 
@@ -9,35 +9,35 @@ from ..errors import InputError, MethodError
 from .tokenizer import Spelled, Tokenizer
 
 USER, ANSWER = "[USER]", "[ANSWER]"
-"""Marks in a template: the system's message is before `USER`, the begun answer after `ANSWER`."""
+"""Markers in a template: the system message precedes `USER`, the start of the answer follows `ANSWER`."""
 
-HOLE = "\ue000"  # the text, while a chat template is run: a character of the private use area
+HOLE = "\ue000"  # stands for the text while a chat template is run; a private-use character
 
 DAY = "26 Jul 2024"
 TODAY = (
     "{%- macro strftime_now(form) -%}{{ form | replace('%d', '26') | replace('%m', '07') | replace('%b', 'Jul') "
     "| replace('%B', 'July') | replace('%Y', '2024') | replace('%A', 'Friday') }}{%- endmacro -%}"
 )
-"""The date for chat templates that write today's, so that vectors do not change from day to day. It is Llama 3's."""
+"""A fixed date (Llama 3's) for chat templates that write today's, so that vectors do not change from day to day."""
 
 Parts = list[str | None]
 
 
 def in_turns(parts: Parts, chat: bool | str, tokenizer: Tokenizer, condition: str | None = None) -> Parts:
-    """A template's literals with the turns of a chat around them, None for each copy of the text.
+    """Put a template's literals into the turns of a chat.
 
     Args:
-        parts: the template's literals, None for each copy of the text.
-        chat: True = the tokenizer's chat template, with the prompt for an answer; or a string with {text}.
+        parts: the template's literals, with None for each copy of the text.
+        chat: True = the tokenizer's chat template, including the start of an answer; or a string with {text}.
         tokenizer: the model's.
-        condition: the text for {condition}.
+        condition: the text that replaces {condition}.
     """
     template = "".join(HOLE if part is None else part for part in parts)
     written = chat.replace("{text}", template) if isinstance(chat, str) else _written(template, tokenizer.hf)
     if written.count(HOLE) != parts.count(None):
-        raise MethodError("chat=True: the model's chat template does not write the user's turn once: remove chat")
+        raise MethodError("chat=True: the model's chat template does not write the user's turn just once: remove chat")
     if chat is True and (inside := [m for m in marks(tokenizer.hf).values() if m in (condition or "")]):
-        raise InputError(f"condition {condition!r:.60} holds {inside[0]!r}, a mark of the chat: remove it")
+        raise InputError(f"condition {condition!r:.60} contains {inside[0]!r}, a marker of the chat: remove it")
     pieces = [piece for literal in written.split(HOLE) for piece in (None, literal)][1:]
     return [piece for piece in pieces if piece != ""]
 
@@ -53,21 +53,21 @@ def _written(template: str, hf: Any) -> str:
             [*turns, {"role": "user", "content": question}], tokenize=False, add_generation_prompt=True,
             chat_template=TODAY + hf.get_chat_template(), enable_thinking=False, date_string=DAY,
         )  # fmt: skip
-    except Exception as e:  # a template may raise anything, for example where there is no system's turn
+    except Exception as e:  # a template may raise anything, for example if it has no system turn
         why = " ".join(str(e).split()) or type(e).__name__
         raise MethodError(f"chat=True: the model's chat template cannot write this prompt: {why:.200}") from None
     return f"{written}{answer}"
 
 
 def marks(hf: Any) -> dict[int, str]:
-    """The tokens that mark the turns of a chat: special tokens, and added tokens that the chat template writes."""
+    """The tokens that mark a chat's turns: special tokens, and added tokens that occur in the chat template."""
     template = str(hf.chat_template)
     added = {i: (str(t), t.special) for i, t in hf.added_tokens_decoder.items()}
     return {i: t for i, (t, special) in added.items() if special or (t in template and not t.isspace())}
 
 
 def as_text(spelled: Spelled, string: str, ranges: Sequence[tuple[int, int]], tokenizer: Tokenizer) -> Spelled:
-    """A tokenized string in which marks inside the texts, at some ranges, are spelled as text and end no turn."""
+    """Replace markers inside `ranges`, the texts, with ordinary tokens, so that a text cannot end its turn."""
     special = marks(tokenizer.hf)
     if special.keys().isdisjoint(spelled.ids):
         return spelled
@@ -81,7 +81,7 @@ def as_text(spelled: Spelled, string: str, ranges: Sequence[tuple[int, int]], to
 
 
 def _mark_as_text(mark: str, special: Mapping[int, str], tokenizer: Tokenizer) -> list[int]:
-    """The ids of a mark as text; a mark that is not a special token is still one token, and is spelled in two parts."""
+    """Tokenize a marker as text; one that is not a special token would still be one token, so it is split in two."""
     ids = tokenizer.ids_as_text(mark)
     if len(mark) < 2 or special.keys().isdisjoint(ids):
         return ids

@@ -1,4 +1,4 @@
-"""Validate the texts, conditions and words that a user passes, before anything runs; find duplicates."""
+"""Validate texts, conditions and words before anything runs, and find duplicates."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from .words import Word
 
 
 def listed(values: object, name: str) -> list[Any]:
-    """Return the items of the argument ``name`` as a list: also those of an array, a Series, a column or a generator.
+    """Convert the argument ``name`` to a list; it may be an array, a Series, a column or a generator.
 
     Raises:
-        InputError: they are one string, a table, a dictionary, or have no order.
+        InputError: the argument is a single string, a table or a dictionary, or has no order.
     """
     what = f"{name} is a {type(values).__name__}"
     columns = getattr(values, "column_names", getattr(values, "columns", None))
@@ -34,10 +34,10 @@ def listed(values: object, name: str) -> list[Any]:
 
 
 def check_texts(texts: object) -> list[Text]:
-    """Validate texts, and return them as a list of strings and lists of token ids.
+    """Validate texts and return them as a list of strings and lists of token ids.
 
     Raises:
-        InputError: a text is not valid; the message names it.
+        InputError: a text is not valid; the message gives its number.
     """
     items = listed(texts, "texts")
     if items and all(isinstance(t, numbers.Integral) for t in items):
@@ -46,7 +46,7 @@ def check_texts(texts: object) -> list[Text]:
 
 
 def one_or_many(texts: object) -> tuple[list[Text], bool]:
-    """Validate texts: return them as a list, and whether a single string was passed."""
+    """Validate texts; return them as a list, and whether a single string was passed."""
     single = isinstance(texts, str)
     return check_texts([texts] if single else texts), single
 
@@ -67,7 +67,7 @@ def _is_id(number: object) -> bool:
 
 
 def check_groups(groups: object) -> list[list[Text]]:
-    """Validate groups of texts, none of them empty, and return each as `check_texts` returns texts."""
+    """Validate groups of texts and return them as lists; no group may be empty."""
     checked = []
     for i, group in enumerate(listed(groups, "groups")):
         try:
@@ -80,7 +80,7 @@ def check_groups(groups: object) -> list[list[Text]]:
 
 
 def check_conditions(conditions: object, texts: Sequence[Text]) -> list[str] | None:
-    """Validate conditions, and return them as a list of strings, one per text, or None if there are none."""
+    """Validate conditions and return them as a list of strings, one per text, or None if there are none."""
     if conditions is None:
         return None
     items = [c.as_py() if hasattr(c, "as_py") else c for c in listed(conditions, "conditions")]
@@ -93,18 +93,18 @@ def check_ids(texts: Sequence[Text], vocabulary: int) -> None:
     """Validate that all token ids are in the vocabulary; raises InputError."""
     for i, text in enumerate(texts):
         if not isinstance(text, str) and text and max(text) >= vocabulary:
-            raise InputError(f"text {i} holds token id {max(text)}: the model's vocabulary ends at {vocabulary - 1}")
+            raise InputError(f"text {i} contains token id {max(text)}: the model's vocabulary ends at {vocabulary - 1}")
 
 
 def with_prompt(layout: Layout, prompt: str | None) -> Layout:
-    """The layout with a prompt before the template.
+    """Add a prompt before the layout's template.
 
-    Prompt and text are tokenized as one string, as sentence-transformers does. If a layout repeats the text's ids,
-    the copies repeat the ids that the text has after the prompt.
+    Prompt and text are tokenized as one string, as in sentence-transformers. If the layout repeats the text's ids, it
+    repeats the ids that the text has after the prompt.
 
     Raises:
         InputError: the prompt is not a valid text.
-        MethodError: the layout splits texts into chunks, which take no prompt.
+        MethodError: the layout splits texts into chunks, which cannot have a prompt.
     """
     if prompt is None or prompt == "":
         return layout
@@ -117,7 +117,7 @@ def with_prompt(layout: Layout, prompt: str | None) -> Layout:
 
 
 def words_by_text(words: object, texts: Sequence[Text], single: bool) -> tuple[list[list[Word]], bool]:
-    """The words of each text, and whether each text has a single word, passed without a list."""
+    """Return the words of each text, and whether each text's words were a single word instead of a list."""
     pair = isinstance(words, tuple) and len(words) == 2 and isinstance(words[1], numbers.Integral)
     is_word = isinstance(words, str) or pair  # (string, n), or a span (start, end)
     if single:
@@ -131,7 +131,7 @@ def words_by_text(words: object, texts: Sequence[Text], single: bool) -> tuple[l
 
 
 def refuse_blank(texts: list[Text]) -> list[Text]:
-    """Validate that no text is empty or blank, and return the texts; raises InputError."""
+    """Validate that no text is empty or blank (raises InputError), and return the texts."""
     blank = next((i for i, text in enumerate(texts) if is_blank(text)), None)
     if blank is not None:
         raise InputError(f"text {blank} is blank, {texts[blank]!r:.40}: remove it")
@@ -139,19 +139,19 @@ def refuse_blank(texts: list[Text]) -> list[Text]:
 
 
 def is_blank(text: Text) -> bool:
-    """Whether a text has no token id, or nothing but white space."""
+    """Whether a text has no token ids or consists only of white space."""
     return not text.strip() if isinstance(text, str) else not text
 
 
 @dataclass(frozen=True)
 class Distinct:
-    """Texts without duplicates: equal texts have equal vectors, and are embedded once.
+    """Distinct texts: equal texts have equal vectors and are embedded once.
 
     Attributes:
-        texts: the different texts, in the order of their first occurrence.
-        conditions: one for each of them, or None; a text with two conditions counts as two texts.
-        rows: for each of them, its indices among the caller's texts.
-        numbers: for each of the caller's texts, its number in messages; None = its index.
+        texts: the distinct texts, in the order of their first occurrence.
+        conditions: one per distinct text, or None; a text with two conditions counts as two texts.
+        rows: for each distinct text, all its indices in the caller's list.
+        numbers: the number in messages of each of the caller's texts; None = its index.
     """
 
     texts: Sequence[Text]
@@ -163,7 +163,7 @@ class Distinct:
     def from_texts(
         cls, texts: Sequence[Text], conditions: Sequence[str] | None = None, numbers: Sequence[int] | None = None
     ) -> Distinct:
-        """Find duplicates by strings or token ids, and by conditions."""
+        """Find the distinct texts; duplicates have equal strings or token ids, and equal conditions."""
         keys: list[object] = [text if isinstance(text, str) else tuple(text) for text in texts]
         if conditions is not None:
             keys = list(zip(keys, conditions, strict=True))
@@ -180,16 +180,16 @@ class Distinct:
         return sum(map(len, self.rows))
 
     def some(self, window: slice) -> Distinct:
-        """A slice of the different texts."""
+        """Return a slice of the distinct texts."""
         conditions = None if self.conditions is None else self.conditions[window]
         return Distinct(self.texts[window], conditions, self.rows[window], self.numbers)
 
     def where(self, indices: Sequence[int]) -> list[int]:
-        """The caller's indices of some of the different texts, those of equal texts next to each other."""
+        """Convert indices of distinct texts to the caller's indices; those of equal texts are adjacent."""
         return [row for i in indices for row in self.rows[i]]
 
     @property
     def named(self) -> Sequence[Sequence[int]]:
-        """For each of the different texts, its numbers in messages."""
+        """For each distinct text, all its numbers in messages."""
         numbers = self.numbers
         return self.rows if numbers is None else [[numbers[row] for row in rows] for rows in self.rows]

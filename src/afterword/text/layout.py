@@ -1,4 +1,4 @@
-"""The input format of texts: template, copies, special tokens, truncation. From texts to `TokenizedText`s."""
+"""`Layout`, which turns texts into `TokenizedText`s: template, copies, special tokens, truncation."""
 
 from __future__ import annotations
 
@@ -30,21 +30,21 @@ class Layout:
     """How a text is turned into the model's input.
 
     Args:
-        template: a string with ``{text}`` (once or more) and optionally ``{condition}``; None is the text alone.
-            ``[MASK]`` becomes the tokenizer's mask token, ``<PST>`` the placeholder of Token Prepending.
+        template: a string with ``{text}`` (once or more) and optionally ``{condition}``; None = the text alone.
+            ``[MASK]`` becomes the tokenizer's mask token, ``<PST>`` the placeholder for Token Prepending.
         copies: how often the text occurs in the input.
-        join: "ids" tokenizes each part by itself and joins the ids, "text" tokenizes the string of all parts, "first"
-            tokenizes the string with one copy, whose ids the other copies repeat (as for a prompt in front of
-            copies). None means "text" for a template and "ids" without one.
+        join: "ids" tokenizes each part by itself and concatenates the ids, "text" tokenizes all parts as one string,
+            "first" tokenizes a string with one copy and repeats that copy's ids (used for a prompt before copies).
+            None = "text" with a template and "ids" without one.
         separator: text between two copies.
-        truncate: cut the text "before" the repetition (each copy loses the same tail), the copies "after" it, or
-            the "whole" sequence with the special tokens behind it (cqdyf099/ReBA@6448aa9 does so).
+        truncate: truncate the text "before" the repetition (each copy loses the same tail), the copies "after" it, or
+            the "whole" sequence including the final special tokens (as in cqdyf099/ReBA@6448aa9).
         add_special_tokens: add the tokenizer's special tokens, once around the input.
-        punctuate: change the text's punctuation as the authors' released code does: "stop" or "all", see `punctuated`.
+        punctuate: change punctuation as the authors' released code does: "stop" or "all", see `punctuated`.
         chunk: split the text into chunks of this many tokens and repeat each by itself (ReBA, section 6).
-        chat: put the template into the user's turn of the tokenizer's chat template, which brings its special
-            tokens; or into a string with ``{text}``, around template and prompt. A text keeps its white space, also
-            where the chat template trims the turn.
+        chat: True puts the template into the user's turn of the tokenizer's chat template, which has its own special
+            tokens; a string with ``{text}`` puts it into that string. The text keeps its white space, even if the
+            chat template trims the turn.
 
     >>> Layout(template="In one word, {text} is").parts
     ('In one word, ', None, ' is')
@@ -72,14 +72,14 @@ class Layout:
         times = self.fields.count(TEXT)
         if times > 1 and (self.copies not in (1, times) or self.join == "first"):
             option = "join='first'" if self.join == "first" else f"copies={self.copies}"
-            raise MethodError(f"template {self.template!r} holds {{text}} {times} times: remove {option}")
+            raise MethodError(f"template {self.template!r} contains {{text}} {times} times: remove {option}")
         if self.chunk is not None and (self.template is not None or self.separator or self.join in ("text", "first")):
-            raise MethodError(f"chunk={self.chunk} repeats token ids: it takes no template, prompt, separator or join")
+            raise MethodError(f"chunk={self.chunk} repeats token ids: remove template, prompt, separator and join")
         turns = re.findall(r"\[USER\]|\[ANSWER\]", self.template or "")
         if turns and (self.chat is not True or turns != sorted(set(turns), reverse=True)):
             raise MethodError(
                 f"template {self.template!r}: {USER} and {ANSWER} are turns of a chat: pass chat=True, and write each "
-                "once, in this order"
+                "at most once, in this order"
             )
 
     def check(self, tokenizer: Tokenizer) -> None:
@@ -89,7 +89,7 @@ class Layout:
 
     @cached_property
     def fields(self) -> tuple[str, ...]:
-        """The fields of the template in order, such as "text"."""
+        """The names of the template's fields, such as "text", in order."""
         try:
             names = [name for _, name, _, _ in string.Formatter().parse(self.template or "{text}")]
             return tuple(name for name in names if name is not None)
@@ -98,7 +98,7 @@ class Layout:
 
     @cached_property
     def parts(self) -> tuple[str | None, ...]:
-        """The template's literals in order, with None for each copy of the text; ``{condition}`` is in its literal."""
+        """The template's literals in order, with None for each copy of the text; a NUL marks ``{condition}``."""
         parts: list[str | None] = [""]
         for literal, name, _, _ in string.Formatter().parse(self.template or "{text}"):
             parts[-1] = f"{parts[-1]}{literal}"
@@ -123,31 +123,31 @@ class Layout:
 
     @property
     def plain(self) -> bool:
-        """Whether the input consists of special tokens and copies of the text's ids only."""
+        """Whether the input consists only of special tokens and copies of the text's ids."""
         return self.template is None and self.join != "text" and not self.separator and self.chunk is None
 
     def write(
         self, texts: Sequence[Text], tokenizer: Tokenizer, max_length: int | None = None, *,
         conditions: Sequence[str] | None = None, offsets: bool = False,
     ) -> list[TokenizedText]:  # fmt: skip
-        """Put each text into the layout and tokenize it, in order.
+        """Put each text into the layout and tokenize it.
 
         Args:
             texts: strings, or lists of token ids without special tokens.
             tokenizer: the model's.
-            max_length: the most tokens of one segment, special tokens and template included.
+            max_length: maximum number of tokens per segment, including special tokens and template.
             conditions: one per text, for a template with ``{condition}``.
-            offsets: keep character offsets, for words.
+            offsets: keep character offsets (needed for words).
 
         Raises:
-            InputError: a template leaves no room for the text; a condition is missing, or the template has none.
-            NoMaskToken: the template has ``[MASK]``, and the tokenizer has no mask token.
+            InputError: a template leaves no room for the text, or conditions are missing or not used by the template.
+            NoMaskToken: the template contains ``[MASK]``, but the tokenizer has no mask token.
         """
         if "condition" in self.fields and conditions is None:
             raise InputError("the template has {condition}: pass conditions=, one per text")
         if "condition" not in self.fields and conditions is not None:
             raise InputError("the template has no {condition}: use another template, or remove conditions=")
-        around = self.add_special_tokens and self.chat is not True  # a chat template brings its own
+        around = self.add_special_tokens and self.chat is not True  # a chat template has its own
         prefix, suffix = (tokenizer.prefix, tokenizer.suffix) if around else ([], [])
         special = len(prefix) + len(suffix)
         if max_length is not None and max_length <= special:
@@ -182,12 +182,12 @@ class Layout:
 
 
 def punctuated(text: str, how: Punctuate) -> str:
-    """A text with the punctuation that the authors' released code gives it before it goes into a prompt.
+    """Change a text's punctuation as the authors' released code does before it fills in a prompt.
 
     Args:
-        text: may be empty, and is then returned unchanged.
-        how: "stop" adds a full stop where the text does not end with one of ``. ? " '`` (kongds/Prompt-BERT,
-            evaluation.py:193-202); "all" also replaces ``"`` by ``'`` and a final question mark by a full stop
+        text: the text; an empty one is returned unchanged.
+        how: "stop" adds a full stop if the text does not end with one of ``. ? " '`` (kongds/Prompt-BERT,
+            evaluation.py:193-202); "all" also replaces ``"`` with ``'`` and a final question mark with a full stop
             (kongds/scaling_sentemb, evaluation.py:191-223).
     """
     if not text:

@@ -1,4 +1,4 @@
-"""A text as the model reads it: one or more *segments*, whose tokens attend to each other.
+"""A text as the model reads it: one or more *segments*. Tokens attend to each other only within a segment.
 
 Each copy of the text in a segment is a half-open span of token indices; tokens outside all spans belong to the
 template or are special tokens.
@@ -14,11 +14,11 @@ from .tokenizer import Offset
 Span = tuple[int, int]
 
 SPECIAL = -1
-"""The number of special tokens among copies: copies count from 1, tokens of the template are 0."""
+"""The copy number of special tokens; copies are numbered from 1, and template tokens have 0."""
 
 WORTH = 16
-"""A shared prefix runs once for texts of at most this many times its length. Longer texts gain nothing measurable from
-it, and they would need an attention mask, whose size grows with the square of their length."""
+"""A shared prefix is run once for texts of at most this many times its length. Longer texts gain nothing measurable
+and would need an attention mask, whose size grows with the square of their length."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,14 +28,13 @@ class Segment:
     Attributes:
         ids: token ids (n,).
         copies: the half-open span of token indices of each copy of the text; empty where truncation cut it off.
-        special: the number of special tokens before and after all others.
-        first: index in the text of the first token of each copy (not 0 in a later chunk).
-        pooled: whether the text's vector reads this segment (False for a chunked text's full pass, from which the
-            chunks only take states).
-        part: the share of the text that each copy holds (less than 1 in a chunk).
+        special: the numbers of special tokens before and after all other tokens.
+        first: index in the text of each copy's first token (above 0 in later chunks).
+        pooled: whether the text's vector uses this segment (False for a chunked text's full pass, which only provides
+            states to the chunks).
+        part: the share of the text that each copy contains (less than 1 in a chunk).
         final: whether the text ends here.
-        prefix: the number of tokens, fewer than n, with which this segment and others of the batch begin: the
-            shared prefix; 0 = none.
+        prefix: length, less than n, of the prefix that this segment shares with others of the batch; 0 = none.
         slots: the indices of the template's placeholders.
     """
 
@@ -55,10 +54,10 @@ class TokenizedText:
     """One text as the model reads it.
 
     Attributes:
-        segments: one; for a chunked text the full pass and then its chunks.
-        offsets: for each copy, the span of characters of each of its tokens (token indices if the text was passed as
-            ids); empty unless asked for.
-        kept, total: the number of the text's tokens that were kept, and of all, before any repetition.
+        segments: one segment; for a chunked text, the full pass followed by the chunks.
+        offsets: for each copy, the span of characters of each token (of token indices, if the text was passed as ids);
+            empty unless requested.
+        kept, total: the number of the text's tokens, before repetition, after and before truncation.
     """
 
     segments: tuple[Segment, ...]
@@ -67,7 +66,7 @@ class TokenizedText:
     total: int = 0
 
     def with_shared_prefix(self, prefix: Sequence[int]) -> TokenizedText:
-        """This text, with the shared prefix noted in each segment that begins with it, if running it once pays."""
+        """Record the shared prefix in each segment that starts with it, where running it only once pays off."""
         start, size = list(prefix), len(prefix)
         pays = [size < len(s.ids) <= WORTH * size and s.ids[:size] == start for s in self.segments]
         segments = zip(self.segments, pays, strict=True)
@@ -75,5 +74,5 @@ class TokenizedText:
 
     @property
     def size(self) -> int:
-        """The number of tokens of all segments."""
+        """The number of tokens in all segments."""
         return sum(len(s.ids) for s in self.segments)

@@ -1,7 +1,7 @@
-"""From texts to token ids and character offsets, by a copy of the Hugging Face tokenizer's backend.
+"""From texts to token ids and character offsets, using a copy of the Hugging Face tokenizer's backend.
 
-Another library that uses the same tokenizer may switch on padding or truncation, so the backend is copied, and both
-are always off in the copy. The copy is used only if it gives the same ids as the Hugging Face tokenizer itself.
+Other libraries may switch on padding or truncation in a tokenizer they share with this one, so both are always off in
+the copy. The copy is used only if it returns the same ids as the Hugging Face tokenizer itself.
 """
 
 from __future__ import annotations
@@ -16,42 +16,42 @@ from tokenizers import Tokenizer as Backend
 
 from ..errors import InputError, ModelError, NoMaskToken
 
-BLANKS = "▁Ġ "  # a leading space as SentencePiece and byte-level BPE write it
+BLANKS = "▁Ġ "  # how SentencePiece and byte-level BPE write a leading space
 
 TEST_LINE = (
     "Été Ångström e\u0301 ﬁ ß 世界 日本語 한국 नमस्ते 👩\u200d👧 🇩🇪 3.14 1,000 ①  two blanks\tA TAB\nUPPER lower "
     "don't x_y \u200b … “q” "
 )
-"""A text of many scripts, on which a copy is compared with its original."""
+"""A text in many scripts, used to compare a copy with its original."""
 
-LETTER = 8  # the most tokens that one letter is looked for in: UTF-8 has four bytes, and a blank may precede it
+LETTER = 8  # maximum number of tokens per character: UTF-8 uses up to four bytes, and a space may precede them
 
-BATCH = 1024  # texts whose encodings with offsets are held at a time
+BATCH = 1024  # number of texts whose encodings with offsets are in memory at a time
 
 Offset = tuple[int, int]
 
 
 class Spelled(NamedTuple):
-    """A tokenized string: ids (n,) and, for each token, its half-open span of characters."""
+    """A tokenized string: token ids (n,), and each token's half-open span of characters."""
 
     ids: list[int]
     offsets: list[Offset]
 
 
 def check_text(text: object, where: str = "text", fix: str = "pass a string, or a list of token ids") -> str:
-    """Validate that a text is a string without lone surrogates and NUL characters, and return it."""
+    """Validate that a text is a string without lone surrogates or NUL characters, and return it."""
     if not isinstance(text, str):
         raise InputError(f"{where} is a {type(text).__name__}, {text!r:.60}: {fix}")
     if "\0" in text:
-        raise InputError(f"{where} holds a NUL character at position {text.index(chr(0))}: remove it")
+        raise InputError(f"{where} contains a NUL character at position {text.index(chr(0))}: remove it")
     if not text.isascii():
         try:
             text.encode()
         except UnicodeEncodeError as e:
             raise InputError(
-                f"{where} holds a lone surrogate {text[e.start]!r} at {e.start}: decode it with errors='replace'"
+                f"{where} contains a lone surrogate {text[e.start]!r} at {e.start}: decode it with errors='replace'"
             ) from None
-    return str.__str__(text)  # not a subclass, which may define equality in another way
+    return str.__str__(text)  # not a subclass, which may define equality differently
 
 
 class Tokenizer:
@@ -60,14 +60,14 @@ class Tokenizer:
     After you change the original (add tokens, edit its normaliser), call `renew`, or load the model again.
 
     Args:
-        hf: what ``AutoTokenizer.from_pretrained`` gives; kept as ``.hf`` for saving.
+        hf: a tokenizer as returned by ``AutoTokenizer.from_pretrained``; kept as ``.hf`` for saving.
 
     Attributes:
         prefix, suffix: the special tokens before and after a text.
         top: the largest token id.
 
     Raises:
-        ModelError: it drops merges at random, or its special tokens are not before and after a text.
+        ModelError: the tokenizer drops merges at random, or its special tokens are not at the ends of a text.
     """
 
     prefix: list[int]
@@ -79,41 +79,41 @@ class Tokenizer:
         self.renew()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the Hugging Face tokenizer only: a pickled backend loses some of its settings."""
+        """Pickle only the Hugging Face tokenizer: a pickled backend loses some of its settings."""
         return Tokenizer, (self.hf,)
 
     def renew(self) -> None:
-        """Copy the Hugging Face tokenizer again, after a change of it."""
+        """Copy the Hugging Face tokenizer again after it was changed."""
         hf = self.hf
         self.prefix, self.suffix = _affixes(hf)
         self.top = max([len(hf) - 1, *hf.added_tokens_decoder]) if hasattr(hf, "added_tokens_decoder") else -1
-        self._backend = _copy(hf)  # None for a slow tokenizer, or if a copy returns different ids
-        self._blank: dict[int, bool] = {}  # whether a token may be a blank marker, filled when needed
-        self._as_text: dict[str, list[int]] = {}  # the ids of special tokens that are spelled as text
+        self._backend = _copy(hf)  # None for a slow tokenizer, or if the copy returns different ids
+        self._blank: dict[int, bool] = {}  # whether a token may be a blank marker, filled in on demand
+        self._as_text: dict[str, list[int]] = {}  # the ids of special tokens when tokenized as text
         self._description = ""
 
     def ids(self, texts: Sequence[str]) -> list[list[int]]:
-        """Token ids of each text, without special tokens."""
+        """Return the token ids of each text, without special tokens."""
         if self._backend is None:
             return [_ids(self.hf, t) for t in texts]
         return [e.ids for e in self._backend.encode_batch_fast(list(texts), add_special_tokens=False)]
 
     def spell(self, texts: Sequence[str]) -> list[Spelled]:
-        """Token ids and character offsets of each text, without special tokens; raises ModelError for a slow one."""
+        """Return token ids and character offsets, without special tokens; raises ModelError for a slow tokenizer."""
         if self._backend is None:
             raise ModelError(
-                f"{type(self.hf).__name__} gives no character offsets, which words, prompts and templates need: "
+                f"{type(self.hf).__name__} has no character offsets, which words, prompts and templates need: "
                 "use a model with a fast tokenizer (tokenizer.json)"
             )
         spelled: list[Spelled] = []
-        for i in range(0, len(texts), BATCH):  # an encoding takes far more memory than its ids and offsets
+        for i in range(0, len(texts), BATCH):  # encodings take far more memory than ids and offsets
             part = list(texts[i : i + BATCH])
             encodings = self._backend.encode_batch(part, add_special_tokens=False)
             spelled += [Spelled(e.ids, self._offsets(e, t)) for e, t in zip(encodings, part, strict=True)]
         return spelled
 
     def ids_as_text(self, text: str) -> list[int]:
-        """Token ids of a string in which special tokens are spelled as text."""
+        """Return the token ids of a string, tokenizing special tokens as ordinary text."""
         if text not in self._as_text:
             backend = Backend.from_str(self._backend.to_str())
             backend.encode_special_tokens = True
@@ -121,10 +121,10 @@ class Tokenizer:
         return self._as_text[text]
 
     def _offsets(self, encoding: Encoding, text: str) -> list[Offset]:
-        """Offsets; those of blank markers are corrected, which needs time only if there may be one."""
+        """Return an encoding's offsets, corrected for blank markers only if it may have one, to save time."""
         blank, unknown = self._blank, self.hf.unk_token
         for i in set(encoding.ids):
-            if i not in blank:  # the unknown token may stand for a blank
+            if i not in blank:  # the unknown token may replace a blank
                 token = self._backend.id_to_token(i)
                 blank[i] = token is None or not token.strip(BLANKS) or token == unknown
             if blank[i]:
@@ -133,7 +133,7 @@ class Tokenizer:
 
     @property
     def unknown_id(self) -> int | None:
-        """The id of the token that stands for what the vocabulary lacks; None if there is none."""
+        """The id of the unknown token; None if there is none."""
         return None if self.hf.unk_token_id is None else int(self.hf.unk_token_id)
 
     @property
@@ -141,20 +141,20 @@ class Tokenizer:
         """The id of the mask token; raises NoMaskToken if there is none."""
         if self.hf.mask_token_id is None:
             raise NoMaskToken(
-                f"the template holds [MASK], but {type(self.hf).__name__} has no mask token: "
-                "use a template that ends where a word would follow (prompt(template='eol'))"
+                f"the template contains [MASK], but {type(self.hf).__name__} has no mask token: "
+                "use a template that ends before the word to predict (prompt(template='eol'))"
             )
         return int(self.hf.mask_token_id)
 
     @property
     def max_length(self) -> int | None:
-        """The most tokens of one input, special tokens included; None if the tokenizer does not say."""
+        """Maximum number of tokens per input, including special tokens; None if the tokenizer has no limit."""
         length = int(self.hf.model_max_length)
         return length if length < 10**9 else None
 
     @property
     def description(self) -> str:
-        """A hash of everything that determines the tokenizer's ids, independent of where it was loaded from."""
+        """A hash of everything that determines the tokenizer's output, independent of where it was loaded from."""
         if not self._description:
             if self._backend is not None:
                 text = self._backend.to_str() + ("split_special_tokens" if self._backend.encode_special_tokens else "")
@@ -164,14 +164,14 @@ class Tokenizer:
         return self._description
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
-        """The tokens of ids as strings, as the vocabulary writes them."""
+        """Convert ids to tokens, as spelled in the vocabulary."""
         return [str(t) for t in self.hf.convert_ids_to_tokens(list(ids))]
 
     def letters(self, ids: Sequence[int]) -> list[str]:
-        """The tokens of ids as a reader writes them: byte-level tokens as the letters that they stand for.
+        """Convert ids to readable text: byte-level tokens become the characters that they encode.
 
-        Each of the tokens of one letter is the letter with the number of the part, as in "字 1/3"; a token of blanks
-        alone is "␣".
+        If a character takes several tokens, each is the character with the part's number, as in "字 1/3"; a token of
+        only blanks is "␣".
         """
         letters: list[str] = []
         while (at := len(letters)) < len(ids):
@@ -187,24 +187,24 @@ class Tokenizer:
 
 
 def _copy(hf: Any) -> Any:
-    """A copy of a tokenizer's backend; None if it has none, or the copy returns different ids."""
+    """Copy a tokenizer's backend; None if it has none, or the copy returns different ids."""
     live = getattr(hf, "backend_tokenizer", None)
     if live is None:
         return None
     if set(_ids(hf, TEST_LINE)) <= set(hf.all_special_ids):
         raise ModelError(
-            f"the tokenizer, a {type(hf).__name__} of {len(hf)} tokens, knows no letter of any script: its files are "
-            "missing; put tokenizer.json and tokenizer_config.json into the model's folder"
+            f"the tokenizer, a {type(hf).__name__} of {len(hf)} tokens, does not know any character: its files are "
+            "missing: put tokenizer.json and tokenizer_config.json into the model's folder"
         )
     if dropout := getattr(live.model, "dropout", None):
         raise ModelError(
-            f"the tokenizer drops merges at random (dropout={dropout}), so that a text has different ids each time: "
+            f"the tokenizer drops merges at random (dropout={dropout}), so a text gets different ids each time: "
             "set tokenizer.backend_tokenizer.model.dropout = None"
         )
     copy = Backend.from_str(live.to_str())
     copy.no_padding()
     copy.no_truncation()
-    copy.encode_special_tokens = bool(hf.split_special_tokens)  # to_str does not write it
+    copy.encode_special_tokens = bool(hf.split_special_tokens)  # to_str omits it
     added = sorted({str(t) for t in hf.added_tokens_decoder.values() if "\0" not in str(t)})
     words = [f"{t} a{t}b {t.upper()}" for t in added]  # every added token alone and inside a word
     lines = [TEST_LINE, *(" ".join(words[i : i + 16]) for i in range(0, len(words), 16))]
@@ -212,7 +212,7 @@ def _copy(hf: Any) -> Any:
 
 
 def _agrees(copy: Any, hf: Any, line: str) -> bool:
-    """Whether a copy and the original return the same ids for a line, or both refuse it."""
+    """Whether the copy and the original return the same ids for a line, or both refuse it."""
     ids, expected = None, None
     with suppress(Exception):  # the backend raises no other class
         ids = list(copy.encode(line, add_special_tokens=False).ids)
@@ -226,7 +226,7 @@ def _ids(hf: Any, text: str) -> list[int]:
 
 
 def _affixes(hf: Any) -> tuple[list[int], list[int]]:
-    """The special tokens that a tokenizer puts before and after one text."""
+    """Return the special tokens that a tokenizer puts before and after a text."""
     for probe in ("a", "1", ".", "一"):
         bare, full = _ids(hf, probe), list(hf(probe, add_special_tokens=True)["input_ids"])
         if not bare:  # the tokenizer drops unknown characters: try another one
@@ -237,15 +237,15 @@ def _affixes(hf: Any) -> tuple[list[int], list[int]]:
         break
     raise ModelError(
         f"the tokenizer writes {probe!r} as {full} with special tokens and {bare} without: "
-        "its special tokens are not before and after the text; use another tokenizer"
+        "its special tokens are not at the ends of the text: use a different tokenizer"
     )
 
 
 def _without_blanks(encoding: Encoding, text: str) -> list[Offset]:
-    """Offsets, with an empty span for a blank marker whose span holds a visible character.
+    """Return offsets, with an empty span for each blank marker whose span contains a visible character.
 
-    SentencePiece adds a blank before the first word. The backend gives it the span of the first character, so that
-    the word would seem to have one token too many.
+    SentencePiece adds a blank before the first word. The backend gives it the span of the first character, so that the
+    word would appear to have an extra token.
     """
     offsets = list(encoding.offsets)
     for i, token in enumerate(encoding.tokens):

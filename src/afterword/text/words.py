@@ -123,7 +123,7 @@ def split(
         text: a string, or a list of token ids.
         offsets: the span of characters of each token of the text.
         unit: "sentences", "paragraphs" (they end at a blank line, or if the text has none, at each line end), or None.
-        tokens: join units into chunks of at most this many tokens, and split longer units; None = a unit is a chunk.
+        tokens: join units into chunks of at most this many tokens, and split longer units; None = one chunk per unit.
         max_tokens: hard limit; longer units are always split.
         where: the text's name in error messages.
         overlap: number of tokens that each chunk of `tokens` shares with the one before it; only if `unit` is None.
@@ -147,9 +147,9 @@ def split(
 
 
 def _allowed_cuts(text: Text, offsets: Sequence[Offset], starts: Sequence[int], where: str) -> list[bool]:
-    """Whether a chunk may start at each token, and True for the end of the text.
+    """For each token, whether a chunk may start there; then True for the end of the text.
 
-    A chunk starts at a visible character that no earlier token reaches, and contains a visible token.
+    Chunks start at a visible character that no earlier token covers; the first chunk contains a visible token.
     """
     visible = (s < e and not (isinstance(text, str) and text[s:e].isspace()) for s, e in offsets)
     first = next((i for i, is_visible in enumerate(visible) if is_visible), None)

@@ -1,4 +1,4 @@
-"""Write texts into a layout: join token ids, or tokenize the string of template and text; truncate; find each copy."""
+"""Write texts into a layout: join token ids, or tokenize template and text as one string; truncate; find the copies."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ Parts = Sequence[str | None]
 """Literals in order, with None for each copy of the text."""
 
 PLACEHOLDER = "<PST>"
-"""The placeholder of a template: a token that takes over a state while the model runs (Token Prepending)."""
+"""A placeholder in a template: a token that a state is copied to while the model runs (Token Prepending)."""
 
 
 class Placeholder(str):
-    """A placeholder as a tokenizer gets it: as its token ``<PST>``, or as a star, which every vocabulary has."""
+    """A placeholder as the tokenizer sees it: ``<PST>`` if the vocabulary has this token, otherwise a star."""
 
 
 class Writer:
-    """Turns texts into tokens by a layout, with a tokenizer, its special tokens and a maximum length."""
+    """Turns texts into tokens, given a layout, a tokenizer, its special tokens and a maximum length."""
 
     def __init__(
         self, layout: Layout, tokenizer: Tokenizer, prefix: list[int], suffix: list[int], length: int | None,
@@ -40,7 +40,7 @@ class Writer:
         self._pieces: dict[tuple[str | None, ...], list[list[int] | None]] = {}
 
     def shared_prefix(self, parts: Parts) -> list[int]:
-        """All tokens before the text, except those that its first letter may change."""
+        """Return the tokens before the text, except those that the text's first letter may change."""
         front = (parts[0] or "").split("\0")[0]
         if not front:
             return []
@@ -49,7 +49,7 @@ class Writer:
         return self.prefix + bare[:same]
 
     def pieces(self, parts: Parts) -> list[list[int] | None]:
-        """The token ids of each literal, tokenized by itself."""
+        """Return the token ids of each literal, tokenized by itself."""
         key = tuple(parts)
         if key not in self._pieces:
             ids = iter(self.tokenizer.ids([p for p in parts if p is not None]) if any(parts) else [])
@@ -62,7 +62,7 @@ class Writer:
         return [self.join(s, self.pieces(p), p) for s, p in zip(spell(texts), parts, strict=True)]
 
     def joint(self, texts: Sequence[str], parts: Sequence[Parts]) -> list[TokenizedText]:
-        """Tokenize texts together with the template around them, all in one call."""
+        """Tokenize each text together with the template around it, all in one call."""
         first = self.layout.join == "first"
         if first:
             parts = [one_copy(p) for p in parts]
@@ -75,7 +75,7 @@ class Writer:
         return [write(t, p, s) for t, p, s in zip(texts, parts, spelled, strict=True)]
 
     def join(self, text: Spelled, pieces: Sequence[list[int] | None], parts: Parts = ()) -> TokenizedText:
-        """Join token ids: each piece is the ids of a literal (of `parts`), or None for a copy of the text's ids."""
+        """Concatenate token ids: a piece holds the ids of a literal (of `parts`), or is None for a copy of the text."""
         layout, length, suffix = self.layout, self.length, self.suffix
         if layout.chunk is not None:
             return self._chunks(text, layout.chunk)
@@ -104,7 +104,7 @@ class Writer:
         return TokenizedText((segment,), offsets, kept, len(text.ids))
 
     def _repeated(self, text: str, parts: Parts, spelled: Spelled) -> TokenizedText:
-        """Repeat the ids that one copy of the text has in the string."""
+        """Repeat the ids of the copy of the text in the string."""
         start, end = ranges_of(text, parts)[0]
         a, b = overlapping(spelled.offsets, (start, end))
         copy = Spelled(spelled.ids[a:b], [(s - start, e - start) for s, e in spelled.offsets[a:b]])
@@ -113,14 +113,14 @@ class Writer:
         return self.join(copy, [spelled.ids[:a], *copies, spelled.ids[b:]])
 
     def _together(self, text: str, parts: Parts, spelled: Spelled) -> TokenizedText:
-        """The tokens of the string; character offsets say which of them belong to a copy of the text.
+        """Use the tokens of the string; character offsets tell which of them belong to a copy of the text.
 
-        If there are too many, the text is cut and the string is tokenized again.
+        If there are too many tokens, the text is cut and the string is tokenized again.
         """
         layout, prefix, suffix = self.layout, self.prefix, self.suffix
         room = None if self.length is None else self.length - sum(self.special)
         cut, total = text, None
-        last = parts[-1] is None and parts.count(None) == 1  # nothing follows the text: its last tokens are dropped
+        last = parts[-1] is None and parts.count(None) == 1  # its last tokens can be dropped: nothing follows
         while True:
             ranges = ranges_of(cut, parts)
             spans = [overlapping(spelled.offsets, r) for r in ranges]
@@ -129,8 +129,8 @@ class Writer:
             if over <= 0 or layout.truncate != "before" or (last and room is not None and spans[0][0] < room):
                 break
             if not cut:
-                tokens = len(spelled.ids)
-                raise InputError(f"max_length={self.length} leaves {room} tokens, and the template alone has {tokens}")
+                n = len(spelled.ids)
+                raise InputError(f"max_length={self.length} leaves {room} tokens, but the template has {n}: raise it")
             keep = max(spans[0][1] - spans[0][0] - -(-over // len(spans)), 0)
             end = spelled.offsets[spans[0][0] + keep][0] if spans[0][0] + keep < len(spelled.ids) else ranges[0][0]
             cut = cut[: min(max(end - ranges[0][0], 0), len(cut) - 1)]
@@ -155,7 +155,7 @@ class Writer:
         return TokenizedText((segment,), tuple(offsets), shifted[0][1] - shifted[0][0], total)
 
     def _chunks(self, text: Spelled, size: int) -> TokenizedText:
-        """The full pass over the text, then each chunk, repeated by itself (ReBA, section 6)."""
+        """Write the full pass over the text, then each chunk, repeated by itself (ReBA, section 6)."""
         copies, prefix, suffix, kept = self.layout.copies, self.prefix, self.suffix, len(text.ids)
         if self.length is not None:
             room = self.length - sum(self.special)
@@ -174,13 +174,13 @@ class Writer:
 
 
 def one_copy(parts: Parts) -> Parts:
-    """The parts with one copy of the text, without the separators."""
+    """Reduce the parts to one copy of the text, without separators."""
     last = len(parts) - 1 - parts[::-1].index(None)
     return [*parts[: parts.index(None)], None, *parts[last + 1 :]]
 
 
 def ranges_of(text: str, parts: Parts, of: type = NoneType) -> list[Span]:
-    """The span of characters in the string of all parts of each copy, or of each placeholder."""
+    """Find the span of characters of each copy, or each placeholder, in the string of all parts."""
     ranges, at = [], 0
     for part in parts:
         size = len(text if part is None else part)
@@ -191,14 +191,14 @@ def ranges_of(text: str, parts: Parts, of: type = NoneType) -> list[Span]:
 
 
 def room_of(tokens: int, copies: int, max_length: int) -> int:
-    """The most tokens that each copy may have."""
+    """Return the maximum number of tokens per copy."""
     if tokens < copies:
-        raise InputError(f"max_length={max_length} leaves no room for {copies} copies of the text with its template")
+        raise InputError(f"max_length={max_length} leaves no room for {copies} copies of the text: raise it")
     return tokens // copies
 
 
 def overlapping(offsets: Sequence[Offset], characters: Span) -> Span:
-    """The half-open span of tokens that overlap a range of characters."""
+    """Find the half-open span of tokens that overlap a range of characters."""
     start, end = characters
     first = next((i for i, (s, e) in enumerate(offsets) if s < end and e > start), None)
     if first is None:
@@ -207,7 +207,7 @@ def overlapping(offsets: Sequence[Offset], characters: Span) -> Span:
 
 
 def with_placeholders(parts: list[str | None], tokenizer: Tokenizer) -> list[str | None]:
-    """The literals of a template, None for each copy of the text, with each placeholder as a separate part."""
+    """Split each placeholder of a template's literals into a separate part."""
     if not any(p and PLACEHOLDER in p for p in parts):
         return parts
     token = tokenizer.hf.convert_tokens_to_ids(PLACEHOLDER)
@@ -217,11 +217,11 @@ def with_placeholders(parts: list[str | None], tokenizer: Tokenizer) -> list[str
 
 
 def placed(tokens: Iterable[Span], copies: Sequence[Span], end: int) -> tuple[int, ...]:
-    """The index of each placeholder's token: the last of its span of tokens, in an input of ``end`` tokens.
+    """Return the index of each placeholder's last token, in an input of ``end`` tokens.
 
     Raises:
-        MethodError: the placeholder shares a token with the text.
-        InputError: it was cut off.
+        MethodError: a placeholder shares a token with the text.
+        InputError: a placeholder was cut off.
     """
     spans = list(tokens)
     if any(first == stop or any(a < stop <= b for a, b in copies) for first, stop in spans):
