@@ -88,11 +88,11 @@ def test_what_cannot_carry_is_refused(models: Path, minilm: Path) -> None:
     _, own = loaded(models, "llama")
     with pytest.raises(MethodError, match="bert is bidirectional"):
         Encoder.load(minilm, token_prepending())
-    with pytest.raises(NoSuchHead, match="layer 1 to 4"):
+    with pytest.raises(NoSuchHead, match=r"carry=\[1, 4\]"):
         Encoder(own, token_prepending(stop=4))
     with pytest.raises(MethodError, match=r"'a \{text\}' has no <PST>"):
         Encoder(own, Method(Layout("a {text}"), States(), sight=Sight(carry=(1,))))
-    with pytest.raises(MethodError, match="no text of the batch holds the placeholder"):
+    with pytest.raises(MethodError, match="no text in the batch contains the placeholder"):
         own.forward(lay(Layout().write(["abc"], own.tokenizer)), sight=Sight(carry=(1,)))
     eager = Backbone(own.model, own.tokenizer, replace(own.facts, way="eager"), ())
     with pytest.raises(AttentionNotSeen, match="runs with its own attention, so no layer can be changed"):
@@ -146,7 +146,7 @@ def test_layers_that_pass_keys_to_later_ones_have_no_second_stream(tmp_path: Pat
     backbone = load_backbone(write("gemma3n_text", tmp_path))
     with torch.no_grad(), pytest.raises(UnsupportedModel, match="couple='replace'"):
         backbone.forward(batch_of(texts()), sight=Sight(2, couple="add"))
-    with torch.no_grad(), pytest.raises(UnsupportedModel, match="has states of shape"):
+    with torch.no_grad(), pytest.raises(UnsupportedModel, match="have the shape"):
         backbone.forward(batch_of(texts()), frozenset({1}))
 
 

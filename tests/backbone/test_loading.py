@@ -81,7 +81,7 @@ def broken(folder: Path, how: str) -> None:
 
 BROKEN = {
     "no config": "config.json",
-    "only a pickle": "safetensors only",
+    "only a pickle": "only from safetensors",
     "truncated": "",
     "a missing layer": "layers.1.mlp",
     "a truncated config": "config.json",

@@ -202,7 +202,7 @@ def test_a_hub_that_does_not_answer_is_asked_once(silent, tmp_path: Path, capfd:
         load = pool.submit(Encoder.load, "sentence-transformers/all-MiniLM", cache_folder=tmp_path)
         error = load.exception(timeout=60)
     assert isinstance(error, ModelError) and len(silent) == 1
-    assert re.search(r"not a folder, nor in the cache, and http\S+ does not answer \(.*timed out\): pass", str(error))
+    assert re.search(r"not a folder, nor in the cache, and http\S+ does not respond \(.*timed out\): pass", str(error))
     assert capfd.readouterr() == ("", "")
 
 
@@ -210,11 +210,11 @@ def test_a_downloaded_model_is_loaded_where_the_hub_does_not_answer(silent, mode
     for subfolder in ("", "inside/encoder"):
         encoder = Encoder.load("someone/model", classical(), cache_folder=cache, subfolder=subfolder)
         assert (encoder.encode("dog") == Encoder.load(models / subfolder, classical()).encode("dog")).all()
-    assert len(silent) == 2 and [text[:33] for text in logged.messages] == ["someone/model is loaded from the "] * 2
+    assert len(silent) == 2 and [text[:36] for text in logged.messages] == ["loading someone/model from the cache"] * 2
 
 
 def test_what_the_hub_does_not_have(asked, tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match="nobody/nothing is not a folder, and the hub shows no model of that name"):
+    with pytest.raises(ModelError, match="nobody/nothing is not a folder, and the hub has no public model"):
         Encoder.load("nobody/nothing", cache_folder=tmp_path)
     assert [path for path, _ in asked if "harnesses" not in path] == ["/api/models/nobody/nothing"]
 

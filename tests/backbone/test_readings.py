@@ -89,7 +89,7 @@ def test_every_way_of_running_gives_the_same() -> None:
     for other in (stacked, eager):
         assert close(Encoder(other, method).encode(TEXTS), wanted)
     assert eager.insides.blocks == flat.insides.blocks
-    with pytest.raises(AttentionNotSeen, match="runs its own attention, which shows no values"):
+    with pytest.raises(AttentionNotSeen, match="runs its own attention, which does not expose values"):
         Encoder(eager, classical(states="values:all"))
 
 
@@ -121,5 +121,5 @@ def test_a_shared_beginning_and_layers_that_see_both_ways() -> None:
 def test_a_model_without_attention() -> None:
     own = loaded("mamba")
     for kind in ("attention:all", "values:0"):
-        with pytest.raises((AttentionNotSeen, Exception), match="no layer with attention, use states='layer:k'"):
+        with pytest.raises((AttentionNotSeen, Exception), match="no layer with attention: use states='layer:k'"):
             Encoder(own, classical(states=kind))

@@ -67,8 +67,9 @@ def test_weights_that_are_missing_beside_an_adapter_are_noticed(file: str, llama
     peft.get_peft_model(encoder.backbone.model, peft.LoraConfig(**LORA))
     encoder.save(tmp_path / "a")
     tensors = load_file(tmp_path / "a" / file)
-    save_file(dict(sorted(tensors.items())[:-1]), tmp_path / "a" / file, {"format": "pt"})
-    with pytest.raises(ModelError, match="1 weights"):
+    *kept, (lost, _) = sorted(tensors.items())
+    save_file(dict(kept), tmp_path / "a" / file, {"format": "pt"})
+    with pytest.raises(ModelError, match=lost.removeprefix("base_model.model.").removesuffix(".weight")):
         Encoder.load(tmp_path / "a")
 
 
@@ -134,7 +135,7 @@ def test_a_chain_ends_at_the_model(llama: Path, tmp_path: Path) -> None:
 
 def test_a_circle_a_missing_base_and_none_at_all(tmp_path: Path) -> None:
     circle = written(tmp_path / "circle", str(tmp_path / "circle"))
-    with pytest.raises(ModelError, match="leads to no base model"):
+    with pytest.raises(ModelError, match="does not lead to a base model"):
         chain(circle)
     with pytest.raises(ModelError, match=r"its base model is missing: there is no folder \./gone"):
         chain(written(tmp_path / "gone", "./gone"))

@@ -148,7 +148,7 @@ def test_full_attention_to_a_short_text_is_forgotten():
 def test_layers_with_attention_are_numbered_by_themselves(tmp_path: Path):
     backbone = load_backbone(tiny("lfm2", tmp_path))
     assert (backbone.facts.way, backbone.facts.layers, backbone.facts.states) == ("stacked", 2, 3)
-    with pytest.raises(UnsupportedModel, match="lfm2 has attention in 2 of its 3 layers: a second stream"):
+    with pytest.raises(UnsupportedModel, match="lfm2 has attention in only 2 of its 3 layers"):
         encode(backbone, bellm(1, couple="add"), texts())
     last = encode(backbone, classical(), texts())
     assert np.array_equal(encode(backbone, replace(classical(), states=States("normed:3")), texts()), last)

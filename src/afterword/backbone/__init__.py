@@ -1,1 +1,1 @@
-"""From a `Batch` to a `Trace`: load, check and run a Hugging Face model; read its hidden states and attention."""
+"""Load, check and run a Hugging Face model, from `Batch` to `Trace`, and read its hidden states and attention."""

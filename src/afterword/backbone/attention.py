@@ -1,8 +1,8 @@
 """Our attention backend: an attention function and a mask function, registered with transformers under one name.
 
 The mask function returns a `Rule` in place of a tensor: the running `Plan` and the model's own mask function. Models
-pass it unchanged to every layer, so the plan reaches each layer without a keyword, also when gradient checkpointing
-runs a layer again in another thread. Without a plan, when a user calls the model directly, transformers' sdpa runs.
+pass it unchanged to every layer, so the plan reaches each layer without a keyword, even when gradient checkpointing
+reruns a layer in another thread. Without a plan, when a user calls the model directly, transformers' sdpa runs.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from .attention_taps import ScoreView
 from .readings import show_values
 
 NAME = "afterword"
-CELLS = 1 << 21  # scores that are computed at once where no fused kernel runs
+CELLS = 1 << 21  # maximum number of scores to compute at once if no fused kernel runs
 
 HARMLESS = frozenset(
     "sliding_window deterministic position_ids output_attentions output_hidden_states output_router_logits use_cache "
     "return_dict cache_position num_items_in_batch".split()
 )
-"""Extra arguments of layers that never change attention: the mask function already includes a window."""
+"""Extra layer arguments that never change attention; a sliding window is already part of the mask function."""
 
 
 def rule(mask_function: Callable[..., Tensor], **options: Any) -> Rule | Tensor:
-    """Return a `Rule`; without a plan, transformers' full mask (B, 1, n, p + n), never None."""
+    """Return a `Rule`; without a plan, return transformers' full mask (B, 1, n, p + n), never None."""
     plan = current()
     if plan is not None:
         return Rule(plan, mask_function)
@@ -48,7 +48,7 @@ def attend(
     key: Tensor,
     value: Tensor,
     attention_mask: object,
-    scaling: float | int | None = None,  # Dia gives 1
+    scaling: float | int | None = None,  # Dia passes 1
     dropout: float = 0.0,
     is_causal: bool | None = None,
     *,
@@ -57,28 +57,28 @@ def attend(
     s_aux: Tensor | None = None,
     **extra: Any,
 ) -> tuple[Tensor, Tensor | None]:
-    """Compute attention for transformers' AttentionInterface: (B, N, H, d), and no weights.
+    """Compute attention for transformers' AttentionInterface; return (B, N, H, d), and None for the weights.
 
     Args:
-        module: the attention layer; its identity numbers it.
+        module: the attention layer; its identity determines its number.
         query: (B, H, N, d).
         key, value: (B, K, N, d), not repeated for grouped queries.
-        attention_mask: the `Rule` that our mask function returned; a tensor where no plan is running.
-        scaling: as the model gives it; None = d ** -0.5.
+        attention_mask: the `Rule` that our mask function returned, or a tensor if no plan is running.
+        scaling: the factor that the model passes; None = d ** -0.5.
         dropout: probability, in training.
-        is_causal: ignored under a plan, where the mask function decides.
-        position_bias: T5's relative bias (1, H, N, N), by distances only; or one for each text of a batch (B, H, N, N).
-        softcap: Gemma 2's.
-        s_aux: gpt_oss' sinks (H,).
-        extra: other arguments of the layer; any that is not in `HARMLESS` raises.
+        is_causal: ignored under a plan, since the mask function decides.
+        position_bias: T5's relative bias (1, H, N, N), which depends only on distances, or one per text (B, H, N, N).
+        softcap: Gemma 2's softcap.
+        s_aux: gpt-oss's attention sinks (H,).
+        extra: other arguments of the layer; those not in `HARMLESS` raise an error.
     """
     scale = query.shape[-1] ** -0.5 if scaling is None else float(scaling)
     if not isinstance(attention_mask, Rule):
         if current() is not None or not (attention_mask is None or isinstance(attention_mask, Tensor)):
-            raise UnsupportedModel(f"{type(module).__name__} does not pass on the mask of the mask interface")
+            raise UnsupportedModel(f"{type(module).__name__} does not pass on the mask from the mask interface")
         if softcap is not None or s_aux is not None:
             raise UnsupportedModel(
-                f"{type(module).__name__} was called outside of an encoder: encode with the encoder, or call the "
+                f"{type(module).__name__} was called outside an encoder: encode with the encoder, or call the "
                 "model's set_attn_implementation('eager') first"
             )
         return sdpa_attention_forward(  # type: ignore[no-any-return]
@@ -87,7 +87,7 @@ def attend(
     if unknown := [k for k, v in extra.items() if v is not None and k not in HARMLESS]:
         raise UnsupportedModel(f"{type(module).__name__} passes {', '.join(unknown)}, which may change attention")
     tau = attention_mask.plan.sight.temperature
-    if tau != 1:  # with a softcap c too: c tanh(s / c) / tau is that of s / tau and c / tau
+    if tau != 1:  # a softcap c scales too: c tanh(s / c) / tau is the softcap c / tau of s / tau
         scale, softcap = scale / tau, None if softcap is None else softcap / tau
         s_aux, position_bias = (None if t is None else t / tau for t in (s_aux, position_bias))
     return _by_groups(module, query, key, value, attention_mask, scale, dropout, position_bias, softcap, s_aux), None
@@ -105,7 +105,7 @@ def _by_groups(
     softcap: float | None,
     sinks: Tensor | None,
 ) -> Tensor:
-    """Run attention group by group (B, N, H, d), so that no text attends to another; the plan's taps read it."""
+    """Run attention (B, N, H, d) group by group, so that no text attends to another; the plan's taps read it."""
     plan = rule.plan
     layer = plan.enter(module)
     show_values(layer, value)
@@ -130,7 +130,7 @@ def _by_groups(
                 bias=None if bias is None else bias[..., :n, :n], softcap=softcap, sinks=counted,
                 fused_lse=lse if counted is sinks else None,
             )  # fmt: skip
-            with torch.autocast(q.device.type, enabled=False):  # readers compute in float32
+            with torch.autocast(q.device.type, enabled=False):  # taps compute in float32
                 for reader in readers:
                     reader.read(view)
         o = o.transpose(1, 2)
@@ -171,14 +171,14 @@ def group_attention(
         q, k, v: (G, H, n, d), (G, K, p + n, d) and (G, K, p + n, e).
         mask: which keys each query may attend to.
         scaling, dropout, softcap, sinks: as in `attend`.
-        bias: added to the scores (1, H, N, N); it depends on distances only.
-        want_lse: return the log-sum-exp of the scores too, where the kernel computes it anyway.
+        bias: added to the scores (1, H, N, N); depends only on distances.
+        want_lse: also return the log-sum-exp of the scores if the kernel computes it anyway.
 
     Returns:
         (G, H, n, e), and the log-sum-exp (G, H, n), sinks included, or None.
     """
     width, no_grad = v.shape[-1], not torch.is_grad_enabled()
-    if width < q.shape[-1] and no_grad and softcap is None:  # latent attention: fused kernels know one width only
+    if width < q.shape[-1] and no_grad and softcap is None:  # latent attention: fused kernels need equal widths
         v = F.pad(v, (0, q.shape[-1] - v.shape[-1]))
     one_width = q.shape[-1] == v.shape[-1]
     fused = (want_lse or sinks is not None) and no_grad and one_width and q.device.type == "cpu"
@@ -200,9 +200,9 @@ def group_attention(
 def _with_lse(
     q: Tensor, k: Tensor, v: Tensor, mask: Mask, scaling: float, sinks: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """Run the CPU's fused kernel, which also returns the log-sum-exp of the scores.
+    """Run the fused CPU kernel, which also returns the log-sum-exp of the scores.
 
-    A sink is one more term in the softmax's denominator: it leaves exp(lse) / (exp(lse) + exp(sink)) of the output.
+    A sink is another term in the softmax's denominator: it scales the output by exp(lse) / (exp(lse) + exp(sink)).
     """
     widest = torch.promote_types(torch.promote_types(q.dtype, k.dtype), v.dtype)
     q, k, v = q.to(widest), k.to(widest), v.to(widest)  # under autocast a model may mix data types
@@ -217,7 +217,7 @@ def _with_lse(
 
 
 def _additive(q: Tensor, k: Tensor, mask: Mask, bias: Tensor | None) -> Tensor:
-    """Return what is added to the scores (n, p + n), in q's dtype: the bias, and -inf where the mask forbids."""
+    """Return the term added to the scores (n, p + n), in q's dtype: the bias, and -inf where the mask forbids."""
     n, keys = q.shape[2], k.shape[2]
     allowed = mask.allowed
     if mask.causal:
@@ -246,11 +246,11 @@ def _unfused(
     for first in range(0, n, step := max(16, CELLS // (keys * q.shape[1]))):
         part = slice(first, first + step)
         s = q[:, :, part] @ k.mT * scaling
-        want_lse = want_lse and s.dtype in (torch.float32, torch.float64)  # in half precision it is not exact enough
+        want_lse = want_lse and s.dtype in (torch.float32, torch.float64)  # half precision is not exact enough
         if softcap is not None:
             s = torch.tanh(s / softcap) * softcap
         s = s + added[:, :, part]
-        if sinks is not None:  # one more column, which takes weight and adds no value
+        if sinks is not None:  # an additional column that takes weight but adds no value
             s = torch.cat([s, sinks.view(1, -1, 1, 1).expand(*s.shape[:3], 1).to(s.dtype)], -1)
         if want_lse:
             lse.append(s.logsumexp(-1))

@@ -1,4 +1,4 @@
-"""The plan of a forward pass, and its attention masks, computed from the model's own mask function."""
+"""Plan a forward pass, and compute its attention masks from the model's own mask function."""
 
 from __future__ import annotations
 
@@ -16,33 +16,33 @@ from .attention_taps import Tap
 from .bidirectional import Sight
 
 FILLER = -1  # group number of a shared prefix, which belongs to no group
-CELLS = 1 << 21  # mask entries that are computed at once
+CELLS = 1 << 21  # maximum number of mask entries to compute at once
 
 
 class PackedGroup(NamedTuple):
     """Segments of the same length, next to each other in a packed batch."""
 
     group: int
-    """Number of the group in the batch."""
+    """The group's number in the batch."""
     start: int
     """Index of the group's first token in the packed batch."""
     segments: int
-    """G."""
+    """The number of segments, G."""
     length: int
-    """Tokens of each segment, n, without the shared prefix."""
+    """The number of tokens per segment, n, without the shared prefix."""
     prefix: range = range(0)
-    """Indices of the p tokens of the shared prefix, which run once for all segments; may be empty."""
+    """Indices of the shared prefix's p tokens, which run once for all segments; may be empty."""
 
 
 class Mask(NamedTuple):
     """The attention mask of a segment."""
 
     allowed: Tensor | None
-    """Whether each query may attend to each key (n, p + n); None where `causal` alone decides."""
+    """Whether each query may attend to each key (n, p + n); None if `causal` alone decides."""
     causal: bool
-    """With `allowed` None, True for a causal mask, and False where all tokens attend to all."""
+    """If `allowed` is None: True for a causal mask, False if all tokens attend to each other."""
     backward: bool
-    """No token attends to a later one."""
+    """Whether no token attends to a later one."""
 
 
 @dataclass
@@ -50,16 +50,16 @@ class Plan:
     """One forward pass.
 
     Attributes:
-        groups: of the packed batch; the first tokens are a complete segment, the longest.
-        flat: True for a packed batch; False for one group as an ordinary batch (B, n).
+        groups: the groups of the packed batch, which starts with its longest segment.
+        flat: True for a packed batch; False for a single group as an ordinary batch (B, n).
         both_ways: the layers with bidirectional attention.
-        readers: what reads attention while the model runs.
-        layers: the number of layers if they share one attention module (ALBERT), else 0.
-        masks: masks without a tensor, kept for later forwards by mask function and length.
+        readers: the taps that read attention while the model runs.
+        layers: the number of layers if they share one attention module (ALBERT), otherwise 0.
+        masks: masks without a tensor, cached for later forward passes by mask function and length.
         sinks_count: whether the weights that taps read sum to 1 together with the attention sinks.
-        sight: the temperature of attention, and the fate of a window in bidirectional layers.
-        force_bidirectional: every layer is bidirectional for now (the second stream of BeLLM's Equation 5).
-        modules, order: identities of the attention modules, numbered by first call, and in the order of calls.
+        sight: the temperature of attention, and whether bidirectional layers keep a sliding window.
+        force_bidirectional: whether every layer is currently bidirectional (second stream in BeLLM's Equation 5).
+        modules, order: the attention modules' identities, numbered by first call, and in call order.
         calls: the number of calls outside a second stream.
     """
 
@@ -77,7 +77,7 @@ class Plan:
     calls: int = 0
 
     def enter(self, module: nn.Module) -> int:
-        """Record a call of an attention module; return the number of its layer."""
+        """Record a call of an attention module; return its layer's number."""
         self.order.append(id(module))
         self.calls += not self.force_bidirectional
         if self.layers:
@@ -87,13 +87,13 @@ class Plan:
 
 @dataclass(eq=False)
 class Rule:
-    """What our mask interface returns in place of a mask tensor: the plan, and the model's own mask function.
+    """The plan and the model's own mask function, which our mask interface returns in place of a mask tensor.
 
     Equality is identity, since a model may look for its mask in a dict or a list.
 
     Attributes:
-        plan: of the running forward.
-        mask_function: the model's own, mask_function(batch, head, query, key) on token indices (transformers).
+        plan: the plan of the running forward pass.
+        mask_function: the model's own mask_function(batch, head, query, key) on token indices (transformers).
     """
 
     plan: Plan
@@ -101,7 +101,7 @@ class Rule:
     _masks: dict[Hashable, Mask] = field(default_factory=dict, init=False)
 
     def __getitem__(self, key: object) -> Rule:
-        """Return the rule for a full slice, which models take that reuse an earlier layer's keys; refuse any other."""
+        """Return the rule for a full slice, as taken by models that reuse an earlier layer's keys; reject others."""
         parts = key if isinstance(key, tuple) else (key,)
         if any(part is not Ellipsis and part not in (slice(None), slice(0, None)) for part in parts):
             raise UnsupportedModel(f"the model slices its attention mask: [{key}]")
@@ -121,8 +121,8 @@ class Rule:
         return mask
 
     def _build(self, p: int, n: int, both_ways: bool, device: torch.device) -> Mask:
-        """Compute every entry, since a window or a chunk may change only the last row."""
-        full, causal = True, p == 0  # the kernels' causal flag does not mean the last rows of a causal mask
+        """Check every entry, since a window or a chunk may change only the last row."""
+        full, causal = True, p == 0  # the kernels' causal flag does not fit rows after a prefix
         for first in range(p, n, step := max(1, CELLS // n)):
             rows = torch.arange(first, min(first + step, n), device=device)
             part = self._rows(rows, n, both_ways)
@@ -147,7 +147,7 @@ _PLAN: ContextVar[Plan | None] = ContextVar("afterword_plan", default=None)
 
 @contextmanager
 def running(plan: Plan) -> Iterator[Plan]:
-    """Make a plan this thread's current one, and restore the previous one afterwards."""
+    """Make a plan current in this thread, and restore the previous one afterwards."""
     token = _PLAN.set(plan)
     try:
         yield plan
@@ -156,5 +156,5 @@ def running(plan: Plan) -> Iterator[Plan]:
 
 
 def current() -> Plan | None:
-    """Return the plan of this thread's forward, or None."""
+    """Return the plan of this thread's forward pass, or None."""
     return _PLAN.get()

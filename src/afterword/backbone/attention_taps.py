@@ -1,10 +1,10 @@
 """Read attention weights while a model runs: views compute them in pieces, taps keep what a method needs.
 
-Fused attention also returns the log-sum-exp of each query's scores. With it, any single weight is
+Fused attention also returns the log-sum-exp of each query's scores, which gives any single weight as
 
-    log A[q, k] = score(q, k) - lse[q]
+    log A[q, k] = score(q, k) - lse[q].
 
-so a diagonal or a column costs O(n d) for each head, a maximum over heads needs one (n, C) buffer, and the full
+A diagonal or a column therefore costs O(n d) per head, a maximum over heads needs one (n, C) buffer, and the full
 (heads, n, n) matrix is never stored.
 """
 
@@ -25,18 +25,18 @@ from ..shapes import Keys, Queries
 Tokens = Tensor | slice
 """Indices of tokens (G, C), or a slice for all segments."""
 
-TILE = 64  # rows of scores in memory while the log-sum-exp is computed
+TILE = 64  # rows of scores to hold in memory while computing the log-sum-exp
 
 
 class AttentionView(ABC):
     """The attention of one layer over one group of segments.
 
     Attributes:
-        layer: from 0.
-        group: which of the batch's groups.
-        causal: every weight right of the diagonal is 0.
-        heads: H.
-        length: n.
+        layer: the layer's number, from 0.
+        group: the group's number in the batch.
+        causal: whether every weight to the right of the diagonal is 0.
+        heads: the number of heads, H.
+        length: the number of tokens, n.
     """
 
     layer: int
@@ -53,11 +53,11 @@ class AttentionView(ABC):
     def log_weights(self, columns: Tokens, rows: Tokens, heads: slice) -> Tensor:
         """log A[row, column]: how much each row attends to each column (G, H, R, C).
 
-        Undefined right of a causal layer's diagonal.
+        Undefined to the right of a causal layer's diagonal.
         """
 
     def weights(self, heads: slice) -> Tensor:
-        """Return the matrices A of some heads (G, H, n, n), whose size grows with n * n."""
+        """Return the matrices A of some heads (G, H, n, n); their size grows with n * n."""
         every = slice(0, self.length)
         weights = self.log_weights(every, every, heads).clamp(max=0).exp()
         return weights.tril() if self.causal else weights
@@ -75,7 +75,7 @@ class MatrixView(AttentionView):
         return self.matrix.diagonal(dim1=-2, dim2=-1)
 
     def log_weights(self, columns: Tokens, rows: Tokens, heads: slice) -> Tensor:
-        """log A[row, column] (G, H, R, C); the gradient of a weight of 0 is 0, not NaN."""
+        """log A[row, column] (G, H, R, C); the gradient at a weight of 0 is 0, not NaN."""
         weights = _take(_take(self.matrix[:, heads], rows, 2), columns, 3)
         zero = weights == 0
         return weights.masked_fill(zero, 1).log().masked_fill(zero, -math.inf)
@@ -86,12 +86,12 @@ class ScoreView(AttentionView):
     """Attention weights computed from queries and keys, with the mask, bias, softcap and sinks of the model.
 
     Attributes:
-        q, k: (G, H, n, d) and, not repeated, (G, K, n, d).
-        scaling: factor of the scores.
-        mask: which tokens a token attends to (n, n); None for a causal mask, or if all tokens attend to all.
+        q, k: queries (G, H, n, d) and keys (G, K, n, d), not repeated for grouped queries.
+        scaling: factor on the scores.
+        mask: which tokens each token attends to (n, n); None for a causal mask, or if all attend to each other.
         bias: added to the scores (1 or G, H, n, n), or None.
         softcap: scores are squashed to ±softcap by tanh, or None.
-        sinks: one more score per head, which takes weight and adds no value (H,), or None.
+        sinks: an additional score per head that takes weight but adds no value (H,), or None.
         fused_lse: log-sum-exp of the scores (G, H, n), sinks included, if the attention kernel returned it.
     """
 
@@ -113,7 +113,7 @@ class ScoreView(AttentionView):
 
     @cached_property
     def lse(self) -> Tensor:
-        """log of the sum of exp of every query's scores (G, H, n), in float32 or better."""
+        """The log-sum-exp of every query's scores (G, H, n), in at least float32."""
         if self.fused_lse is not None:
             return wide(self.fused_lse)
         tiles = []
@@ -146,7 +146,7 @@ class ScoreView(AttentionView):
         return self._scores(columns, rows, heads) - lse[..., None]
 
     def _scores(self, columns: Tokens, rows: Tokens, heads: slice) -> Tensor:
-        """Compute the inputs of the softmax at some rows and columns (G, H, R, C)."""
+        """Compute the softmax's inputs at some rows and columns (G, H, R, C)."""
         s = self._capped(wide(_take(self.q[:, heads], rows, 2)) @ self._keys(heads, columns).mT * self.scaling)
         if self.bias is not None:
             s = s + _take(_take(self.bias.expand(len(self.q), -1, -1, -1)[:, heads], rows, 2), columns, 3)
@@ -178,13 +178,13 @@ def _take(x: Tensor, tokens: Tokens, dim: int) -> Tensor:
 
 
 def wide(x: Tensor) -> Tensor:
-    """Convert to at least float32: rounding a score of 10 to bfloat16 changes its weight by up to 3 %."""
+    """Convert to at least float32: rounding a score of 10 to bfloat16 changes its weight by up to 3%."""
     return x if x.dtype == torch.float64 else x.float()
 
 
 FEW = 8  # more columns than this are read as a slice if they are contiguous
-ROWS = 256  # rows that are read at once
-SCORES = 1 << 18  # scores that are computed at once: 1 MB stays in the processor's cache
+ROWS = 256  # maximum number of rows to read at once
+SCORES = 1 << 18  # maximum number of scores to compute at once: 1 MB stays in the processor's cache
 
 Triangle = Literal["upper", "full"]
 
@@ -193,7 +193,7 @@ class Tap(ABC):
     """Reads attention weights while the model runs."""
 
     layer: int | None = None
-    """Layer to read; None = all."""
+    """The layer to read; None = all."""
 
     def wants(self, layer: int) -> bool:
         """Whether this layer is read."""
@@ -209,10 +209,10 @@ class Tap(ABC):
 
 
 class PerLayer(Tap):
-    """One tensor (G, ...) of each layer, in order. Result: (G, L, ...).
+    """One tensor (G, ...) per layer, in order. Result: (G, L, ...).
 
     Args:
-        layer: read this layer only, from 0; None = all.
+        layer: read only this layer, from 0; None = all.
     """
 
     def __init__(self, layer: int | None = None) -> None:
@@ -224,7 +224,7 @@ class PerLayer(Tap):
         """Return what to keep of a layer's attention (G, ...)."""
 
     def read(self, view: AttentionView) -> None:
-        """Keep a part of a layer; layers are read in order."""
+        """Keep a layer's part; layers are read in order."""
         self.parts.setdefault(view.group, []).append(self.part(view))
 
     def result(self, group: int) -> Tensor:
@@ -252,13 +252,13 @@ class MaxOverHeads(Tap):
     """The maximum over layers and heads of (A + A^T) / 2, for some columns (ReBA, Algorithm 1).
 
     For the upper triangle of a causal layer, (A + A^T) / 2 is exactly A / 2 below the diagonal, and A on it. While all
-    layers are causal, the running maximum is that of log A, and `exp` is computed once, at the end; from the first
-    bidirectional layer on it is that of A + A^T.
+    layers are causal, keep the maximum of log A, and compute `exp` once, at the end; from the first bidirectional
+    layer on, keep the maximum of A + A^T.
 
     Args:
         columns: for each group, the indices of the tokens i (G, C).
-        layer: read this layer only; None = all.
-        triangle: "upper" uses only tokens k >= i (Equation 4), "full" all k.
+        layer: read only this layer; None = all.
+        triangle: "upper" uses only tokens k >= i (Equation 4), "full" uses all k.
 
     Result: A_new[i, k] (G, C, n); with "upper", A_new[i, k < i] = 0.
     """
@@ -291,7 +291,7 @@ class MaxOverHeads(Tap):
         best, run = self._best.get(view.group), self._runs[view.group] if logs else None
         for start in range(0, n, ROWS):
             rows = slice(start, min(start + ROWS, n))
-            if run is not None:  # right of the diagonal the values are undefined, and not used
+            if run is not None:  # values to the right of the diagonal are undefined, and not used
                 new = view.log_weights(slice(run.start, max(run.start + 1, min(run.stop, rows.stop))), rows, heads)
             else:
                 new = view.log_weights(columns, rows, heads) if logs else _symmetric(view, columns, rows, heads)
@@ -312,7 +312,7 @@ class MaxOverHeads(Tap):
         best, columns = self._best[group].mT, self.columns[group]
         if self._logs[group]:
             at = torch.arange(best.shape[-1], device=best.device) == columns[..., None]
-            best = best.clamp(max=0).exp()  # with scores of thousands, rounding could give a weight of more than 1
+            best = best.clamp(max=0).exp()  # with scores in the thousands, rounding could make a weight exceed 1
             best = torch.where(at, best, best / 2)
         else:
             best = best / 2
@@ -322,10 +322,10 @@ class MaxOverHeads(Tap):
 
 
 class LargestOfRow(Tap):
-    """The largest weights over layers and heads in one token's row, which sums to 1 over some tokens (SCSP).
+    """The largest weights over layers and heads in one token's row, normalised to sum to 1 over some tokens (SCSP).
 
     For each group, `rows` holds the index of that token (G,), and `columns` marks the tokens of the sum (G, n).
-    Result: (G, n), 0 for other tokens and where no head attends.
+    Result: (G, n), 0 for other tokens and for tokens to which no head attends.
     """
 
     def __init__(self, rows: Sequence[Tensor], columns: Sequence[Tensor]) -> None:
@@ -337,7 +337,7 @@ class LargestOfRow(Tap):
         row, columns = self.rows[view.group], self.columns[view.group]
         log = view.log_weights(slice(0, view.length), row[:, None], slice(0, view.heads))[:, :, 0]
         log = log.masked_fill(~columns[:, None], -math.inf)
-        total = log.logsumexp(-1, keepdim=True)  # -inf where a window ends after the text
+        total = log.logsumexp(-1, keepdim=True)  # -inf if the attention window excludes all of the tokens
         new = (log - total.clamp(min=torch.finfo(log.dtype).min)).amax(1)
         best = self._log.get(view.group)
         self._log[view.group] = new if best is None else torch.maximum(best, new)
@@ -359,12 +359,12 @@ def _symmetric(view: AttentionView, columns: Tensor, rows: slice, heads: slice) 
 
 
 def _exp(log: Tensor) -> Tensor:
-    """Compute A from log A, in place if no gradient needs it, and never more than 1."""
+    """Compute A from log A, at most 1, in place if no gradient needs it."""
     return log.clamp(max=0).exp() if log.requires_grad else log.clamp_(max=0).exp_()
 
 
 def _run(columns: Tensor) -> slice | None:
-    """Return the columns as a slice if they are many, contiguous, and the same in all segments, else None."""
+    """Return the columns as a slice if they are many, contiguous, and equal in all segments, otherwise None."""
     first, count = int(columns[0, 0]), columns.shape[1]
     if count <= FEW or not bool((columns == torch.arange(first, first + count, device=columns.device)).all()):
         return None

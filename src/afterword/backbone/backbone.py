@@ -1,4 +1,4 @@
-"""Run a Hugging Face model without padding: from a `Batch` to a `Trace`, the hidden states of its tokens."""
+"""Run a Hugging Face model without padding: from a `Batch` to a `Trace` of hidden states."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from .layer_hooks import Stack, carrying, coupled, find_stack
 from .packed_linear import drop_packed
 from .readings import Insides, Readings, few_tokens, find_blocks, reading, require_routers
 
-RECORDER = "install_output_capuring_hook.<locals>.output_capturing_hook"  # transformers misspells it
+RECORDER = "install_output_capuring_hook.<locals>.output_capturing_hook"  # misspelt in transformers
 
 
 def remove_recorders(model: nn.Module) -> None:
-    """Remove transformers' hooks that record hidden states: pickle refuses them, and they are installed on demand."""
+    """Remove transformers' hooks that record hidden states: they cannot be pickled, and are reinstalled on demand."""
     for module in model.modules():
         module.__dict__.pop("_output_capturing_hooks_installed", None)
         for key, hook in list(module._forward_hooks.items()):
@@ -43,24 +43,24 @@ def remove_recorders(model: nn.Module) -> None:
 
 @dataclass(frozen=True)
 class Trace:
-    """The hidden states of a forward pass (N, D) by layer, in the batch's order."""
+    """The hidden states of a forward pass, (N, D) by layer, in batch order."""
 
     states: dict[Layer, Tensor]
 
 
 @dataclass(frozen=True)
 class Request:
-    """The hidden states, sight and attention readings that a caller of `Backbone.forward` wants."""
+    """The hidden states, sight and attention readings requested from `Backbone.forward`."""
 
     layers: frozenset[Layer]
     sight: Sight
     taps: Sequence[Tap]
     blocks: Sequence[str]
-    """Names of the modules whose outputs are those of the attention blocks."""
+    """Names of the modules that return the attention blocks' outputs."""
 
     @property
     def outputs(self) -> dict[str, bool]:
-        """The model's arguments that make it return them."""
+        """The model's arguments that request these outputs."""
         between = any(layer not in (LAST, TABLE) and not inside(layer) for layer in self.layers)
         routers = any(inside(layer) == "router" for layer in self.layers)
         wanted = {"output_hidden_states": between, "output_router_logits": routers}
@@ -68,14 +68,14 @@ class Request:
 
 
 class Backbone:
-    """A model with its tokenizer and the way it is run.
+    """A model with its tokenizer and the way to run it.
 
     Args:
         model: a base model (no language-model head).
         tokenizer: its tokenizer.
-        facts: what the self-check learned of the model.
-        modules: the attention module of each layer, in order, where our attention backend is used.
-        insides: facts about layers, measured on another copy of the model.
+        facts: the self-check's findings about the model.
+        modules: the attention module of each layer, in order, if our attention backend is used.
+        insides: facts about layers that were measured on another copy of the model.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class Backbone:
         self.model, self.tokenizer, self.facts, self.modules = model, tokenizer, facts, tuple(modules)
         self.insides = insides or Insides()
         self.masks: dict[Hashable, Mask] = {}
-        self.observed: list[Plan] | None = None  # the self-check sets a list to collect the plans of its forwards
+        self.observed: list[Plan] | None = None  # the self-check sets a list to collect the plans of its forward passes
         shared = 0 < len(set(map(id, modules))) < facts.layers
         self._shared_layers = facts.layers if shared else 0
 
@@ -99,13 +99,13 @@ class Backbone:
         return vars(self).copy()
 
     def renew(self) -> None:
-        """Forget what was derived from the weights and the tokenizer; call this after you have edited either."""
+        """Forget what was derived from the weights and the tokenizer; call this after editing either."""
         drop_packed(self.model)
         self.tokenizer.renew()
 
     @property
     def vocabulary_size(self) -> int:
-        """How many token ids the model has embeddings for."""
+        """The number of token ids that the model has embeddings for."""
         return vocabulary(self.model)
 
     @property
@@ -128,12 +128,12 @@ class Backbone:
 
     @cached_property
     def stack(self) -> Stack:
-        """The layers and the final norm; raises UnsupportedModel if they cannot be found."""
+        """The layers and the final norm; raise UnsupportedModel if they cannot be found."""
         run = lambda: self.forward(few_tokens(self)).states[LAST]  # noqa: E731
         return find_stack(self.model, self.modules, self.facts.depth, run)
 
     def width_of(self, layer: Layer) -> int:
-        """Measure the width of states that are read inside layers, with one forward pass."""
+        """Measure the width of states inside layers with a forward pass."""
         if layer not in self.insides.widths:
             if inside(layer) == "router":
                 require_routers(self.model, self.facts.kind)
@@ -142,16 +142,16 @@ class Backbone:
         return self.insides.widths[layer]
 
     def _blocks(self) -> tuple[str, ...]:
-        """Find the modules whose outputs are those of the attention blocks."""
+        """Find the modules that return the attention blocks' outputs."""
         if not self.insides.blocks:
             self.insides.blocks = find_blocks(self)
         return self.insides.blocks
 
     def require(self, attention: bool, sight: Sight | None) -> None:
-        """Validate that a method can run on the model; raises what `Facts.require` raises."""
+        """Check that the model can run a method; see `Facts.require` for the errors."""
         self.facts.require(attention, sight)
         if sight and sight.hooks:
-            _ = self.stack  # it runs a forward pass, so find it before this one
+            _ = self.stack  # finding it takes a forward pass of its own
 
     def forward(
         self,
@@ -164,20 +164,20 @@ class Backbone:
     ) -> Trace:
         """Run one batch.
 
-        Without gradients the model runs in eval mode, and gets its own mode back afterwards.
+        Without gradients, the model runs in eval mode; its own mode is restored afterwards.
 
         Args:
             batch: the texts, on the model's device.
             layers: which hidden states to return.
-            sight: which layers use bidirectional attention; None = as the model is.
+            sight: which layers use bidirectional attention; None = no change.
             taps: readers of attention weights, filled while the model runs.
-            keep_mode: keep the model's own mode, dropout included, also without gradients.
+            keep_mode: keep the model's own mode, including dropout, even without gradients.
 
         Returns:
-            States (N, D), in the batch's order.
+            States (N, D), in batch order.
 
         Raises:
-            AttentionNotSeen: attention cannot be read or changed, and the taps or the sight need that.
+            AttentionNotSeen: the taps or the sight need attention that cannot be read or changed.
             InputError: a text has more tokens than the model has positions.
         """
         sight = sight.simplified(self.facts.layers) if sight else NO_SIGHT
@@ -196,7 +196,7 @@ class Backbone:
                 longest, limit = max((group.length for group in batch.groups), default=0), self.facts.max_length
                 if limit is not None and longest > limit:
                     raise InputError(
-                        f"a text of {longest} tokens is longer than this {self.facts.kind} can read: "
+                        f"a text has {longest} tokens, more than this {self.facts.kind} can read: "
                         f"pass max_length={limit}"
                     ) from e
                 raise
@@ -206,10 +206,10 @@ class Backbone:
 
     def _restore_attention(self) -> None:
         """Set the attention implementation that the self-check chose, in case the caller changed it."""
-        wanted = "eager" if self.facts.way == "eager" else NAME
+        chosen = "eager" if self.facts.way == "eager" else NAME
         for config in self._configs:
-            if config._attn_implementation != wanted:
-                config._attn_implementation = wanted
+            if config._attn_implementation != chosen:
+                config._attn_implementation = chosen
 
     @cached_property
     def _configs(self) -> list[Any]:
@@ -218,7 +218,7 @@ class Backbone:
         return list({id(c): c for c in configs if hasattr(c, "_attn_implementation")}.values())
 
     def _separate(self, batch: Batch) -> list[list[int]]:
-        """Split the groups, which are ordered by length, into runs that may share a forward pass."""
+        """Split the groups, which are ordered by length, into lists that may share a forward pass."""
         return [list(indices) for _, indices in groupby(range(len(batch.groups)), lambda i: self._key(batch.groups[i]))]
 
     def _key(self, group: Group) -> object:
@@ -230,7 +230,7 @@ class Backbone:
         return length if self.facts.grows and length > self.facts.split_at else length > self.facts.split_at
 
     def _run(self, batch: Batch, groups: list[int], prefix: int, request: Request) -> dict[Layer, Tensor]:
-        """Run some groups in one forward."""
+        """Run some groups in one forward pass."""
         packed = pack(batch, groups, prefix)
         if self.facts.remembers:
             forget(self.model)
@@ -262,20 +262,20 @@ class Backbone:
         state: Tensor = out.hidden_states[layer if isinstance(layer, int) else int(layer.removeprefix(NORMED))]
         if state.shape != out.last_hidden_state.shape:
             raise UnsupportedModel(
-                f"{self.facts.kind} has states of shape {tuple(state.shape)} at states={layer!r}, and its last ones "
-                f"have {tuple(out.last_hidden_state.shape)}: use its last states"
+                f"states={layer!r} of {self.facts.kind} have the shape {tuple(state.shape)}, but its last states have "
+                f"{tuple(out.last_hidden_state.shape)}: use states='last'"
             )
         if isinstance(layer, int) or self.stack.norm is None:
             return state
         return self.stack.norm(state)  # type: ignore[no-any-return]
 
     def _call_eager(self, packed: PackedBatch, request: Request, input_ids: Tensor) -> Any:
-        """Run one group with the model's own attention, whose matrices the taps read."""
+        """Run one group with the model's own attention, and let the taps read its matrices."""
         taps, extra = request.taps, {"output_attentions": True} if request.taps else {}
         out = self.model(input_ids=input_ids, **self._extra_arguments(input_ids), **extra, **request.outputs)
         matrices = [m for m in out.attentions or () if m is not None] if taps else []
         if taps and len(matrices) != self.facts.layers:
-            raise AttentionNotSeen(f"{self.facts.kind} does not show the attention of all {self.facts.layers} layers")
+            raise AttentionNotSeen(f"{self.facts.kind} does not return the attention of all {self.facts.layers} layers")
         for layer, matrix in enumerate(matrices):
             view = MatrixView(layer, packed.groups[0].group, self.facts.causal, wide(matrix))
             for tap in (t for t in taps if t.wants(layer)):
@@ -301,7 +301,7 @@ class Backbone:
             return self.model(**inputs, **self._extra_arguments(inputs["input_ids"]), **request.outputs)
 
     def _extra_arguments(self, ids: Tensor) -> dict[str, Any]:
-        """The remaining arguments of the model's forward: an attention mask of ones, and no cache."""
+        """Return the model's remaining arguments: an attention mask of ones, and no cache."""
         cache: dict[str, Any] = {"use_cache": False} if "use_cache" in self._arguments else {}
         return {"attention_mask": torch.ones_like(ids), **cache} if "attention_mask" in self._arguments else cache
 
@@ -311,19 +311,19 @@ class Backbone:
 
 
 class ModelLock:
-    """A lock of a model for switching between eval and train mode while several threads encode."""
+    """A model's lock for switching between eval and train mode while several threads encode."""
 
     def __init__(self) -> None:
-        self.rotary = threading.RLock()  # one forward at a time: rotary frequencies in a buffer depend on the length
+        self.rotary = threading.RLock()  # one forward pass at a time: the rotary buffers depend on the length
         self._switching = threading.Lock()
         self._running = 0
         self._switched: list[nn.Module] = []
 
     @contextmanager
     def running(self, model: nn.Module, keep_mode: bool = False) -> Iterator[None]:
-        """Run the model in eval mode; modules go back to train mode when the last thread is done.
+        """Run the model in eval mode; modules return to train mode when the last thread is done.
 
-        All modules are switched, since adapters may be in train mode in a model in eval mode.
+        Every module is switched, since adapters may be in train mode even if the model is in eval mode.
         """
         if keep_mode:
             yield
@@ -350,14 +350,14 @@ _REGISTRY_LOCK = threading.Lock()
 
 
 def lock_of(model: nn.Module) -> ModelLock:
-    """Return the lock that all backbones of a model share."""
+    """Return the lock shared by all backbones of a model."""
     with _REGISTRY_LOCK:
         return _LOCKS.setdefault(model, ModelLock())
 
 
 @dataclass(frozen=True)
 class PackedBatch:
-    """The tokens of one forward, concatenated. P is their number, N that of the batch."""
+    """The P concatenated tokens of one forward pass; the batch has N tokens."""
 
     tokens: Tokens
     """Token ids (P,)."""
@@ -367,9 +367,9 @@ class PackedBatch:
     size: int
     """N."""
     index: Tensor | None = None
-    """The index here of each token of the batch (N,); None = the first N tokens, in order."""
+    """The packed index of each token of the batch (N,); None = the first N tokens, in order."""
     carried: Tensor | None = None
-    """Indices here of the placeholders and of their texts' last tokens (2, S), or None."""
+    """Packed indices of the placeholders and of their texts' last tokens (2, S), or None."""
 
     def back(self, states: Tensor) -> Tensor:
         """Reorder states (P, ...) to the order of the batch's tokens (N, ...)."""
@@ -391,8 +391,8 @@ class PackedBatch:
 def pack(batch: Batch, numbers: Sequence[int], prefix: int = 0) -> PackedBatch:
     """Build the input of one forward pass from consecutive groups of a batch, longest first.
 
-    A shared prefix of `prefix` tokens runs once, right before the longest segment that begins with it; 0 = it runs in
-    every segment. The first tokens are always the longest segment: a model's mask function is called on their indices.
+    A shared prefix of `prefix` tokens runs once, right before the longest segment that starts with it; 0 = it runs in
+    every segment. The longest segment always comes first: a model's mask function is called on its tokens' indices.
     """
     groups = [(i, batch.groups[i]) for i in numbers]
     if not prefix:

@@ -1,4 +1,4 @@
-"""What a method changes inside the model: layers with bidirectional attention (BeLLM, section 3.2), a carried state."""
+"""A method's changes to the model: bidirectional attention (BeLLM, section 3.2), a carried state, a temperature."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ Couple = Literal["replace", "add", "add_postnorm", "add_embedding", "angle031"]
 Window = Literal["keep", "drop"]
 AUTO: Literal["auto"] = "auto"
 CARRY = 7
-"""The layer before which carrying stops, as published for LLaMA-2-7B (Token Prepending, github config)."""
+"""The layer before which carrying stops, as published for LLaMA-2-7B (Token Prepending, configuration on GitHub)."""
 
 
 @dataclass(frozen=True)
 class Sight:
-    """What a method changes inside the model: bidirectional layers, a carried state, a temperature.
+    """A method's changes to the model: bidirectional layers, a carried state, a temperature.
 
     Args:
-        last: this many layers at the end; "auto" means those after a model's turning point, and must be resolved
-            for a model before use (`afterword.papers.turning.resolve`).
-        layers: or these, from 0; not both.
-        couple: "replace" makes the layers themselves bidirectional. The others are variants of Equation 5, the sum
-            of the causal stream and a second, bidirectional stream through the same layers:
-            "add" starts the second stream at the first of the layers and norms the sum,
-            "add_postnorm" norms each stream before the sum,
-            "add_embedding" starts it at the embeddings (Equation 5 to the letter),
-            "angle031" does so too, but the causal stream stops before those layers (angle_emb 0.3.1).
-        window: a sliding window in bidirectional layers: "keep" it on both sides, or "drop" it, so that all tokens
-            attend to all (github.com/WhereIsAI/BiLLM). Without a window both are the same.
-        carry: (start, stop): before each layer i, start <= i < stop, counted from 0, the state of the template's
-            placeholder <PST> becomes that of the last token (Token Prepending); (start,) stops at layer 7, or after
-            the last one of a smaller model; () carries nothing.
-        temperature: scores of every layer's attention are divided by it before the softmax (TempScale).
+        last: the number of bidirectional layers at the end; "auto" means the layers after a model's turning point,
+            and must be resolved for the model before use (`afterword.papers.turning.resolve`).
+        layers: alternatively, the bidirectional layers, from 0.
+        couple: "replace" makes the layers themselves bidirectional. The other values are variants of Equation 5, the
+            sum of the causal stream and a second, bidirectional stream through the same layers:
+            "add" starts the second stream at the first of the layers and normalises the sum,
+            "add_postnorm" normalises each stream before the sum,
+            "add_embedding" starts the second stream at the embeddings (Equation 5 to the letter),
+            "angle031" does the same, but stops the causal stream before those layers (angle_emb 0.3.1).
+        window: whether to "keep" a sliding window in bidirectional layers, on both sides, or to "drop" it, so that
+            all tokens attend to each other (github.com/WhereIsAI/BiLLM). No effect on models without a window.
+        carry: (start, stop): before each layer i, start <= i < stop, counted from 0, the last token's state replaces
+            the state of the template's placeholder <PST> (Token Prepending); (start,) stops at layer 7, or after the
+            last layer of a smaller model; () carries nothing.
+        temperature: divisor of every layer's attention scores before the softmax (TempScale).
 
     >>> Sight(last=1).resolve(12)
     frozenset({11})
@@ -62,10 +62,10 @@ class Sight:
             if len(self.carry) > 2 or not 0 <= start < stop:
                 raise MethodError(f"carry={list(self.carry)}: pass start and stop, 0 <= start < stop (default {CARRY})")
             if self.couple != "replace":
-                raise MethodError(f"couple={self.couple!r} runs a second stream, to which no state is carried")
+                raise MethodError(f"couple={self.couple!r} runs a second stream, which carry= does not support")
 
     def __bool__(self) -> bool:
-        """Whether anything differs from the model without a sight."""
+        """Whether anything in the model changes."""
         return self.both_ways or bool(self.carry) or self.temperature != 1
 
     @property
@@ -79,10 +79,10 @@ class Sight:
         return self.couple != "replace" or bool(self.carry)
 
     def carries(self, layers: int) -> range:
-        """Return the layers to which a state is carried; raise NoSuchHead if the model has fewer."""
+        """Return the layers before which a state is carried; raise NoSuchHead if the model has fewer."""
         start, stop = (*self.carry, min(CARRY, layers))[:2] if self.carry else (0, 0)
         if self.carry and not start < stop <= layers:
-            raise NoSuchHead(f"carry from layer {start} to {stop}: the model has {layers} layers, so stop <= {layers}")
+            raise NoSuchHead(f"carry={[start, stop]}: the model has {layers} layers: pass start < stop <= {layers}")
         return range(start, stop)
 
     def resolve(self, layers: int) -> frozenset[int]:
@@ -94,8 +94,8 @@ class Sight:
         """
         if self.last == AUTO:
             raise MethodError(
-                "bellm(last='auto') needs pairs to find the number with: pass dev to train; "
-                "`afterword analyse turning-point` prints it, afterword.papers.turning.resolve sets it"
+                "bellm(last='auto') needs scored pairs to find the number: pass dev= when training, or find it with "
+                "`afterword analyse turning-point` or afterword.papers.turning.resolve"
             )
         if self.last > layers:
             raise NoSuchHead(f"last={self.last}: the model has {layers} layers")
@@ -110,12 +110,12 @@ class Sight:
         return self
 
     def first(self, layers: int) -> int:
-        """Return the layer at which the second stream begins; raise MethodError unless the layers are the last."""
-        chosen = self.resolve(layers)
-        if chosen != frozenset(range(layers - len(chosen), layers)):
-            raise MethodError(f"couple={self.couple!r} sums two streams at the end: layers= must name the last ones")
-        return layers - len(chosen)
+        """Return the layer where the second stream starts; raise MethodError unless the layers are the last ones."""
+        resolved = self.resolve(layers)
+        if resolved != frozenset(range(layers - len(resolved), layers)):
+            raise MethodError(f"couple={self.couple!r} sums two streams at the end: layers= must be the last layers")
+        return layers - len(resolved)
 
 
 NO_SIGHT = Sight()
-"""The model as it is."""
+"""The unchanged model."""

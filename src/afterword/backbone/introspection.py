@@ -12,11 +12,11 @@ from .facts import Facts
 NO_ATTENTION = frozenset(
     "linear_attention conv moe mlp dense sparse mamba mamba2 recurrent ssm lightning_attention".split()
 )
-"""Layer types without softmax attention: recurrences, convolutions, feed-forward layers."""
+"""Types of layers without softmax attention: recurrences, convolutions, feed-forward layers."""
 
 
 def text_config(config: Any) -> Any:
-    """Return the configuration of the text model; for an encoder-decoder, of its encoder."""
+    """Return the text model's configuration; for an encoder-decoder, the encoder's."""
     if getattr(config, "is_encoder_decoder", False):
         return getattr(config, "encoder", config)
     try:
@@ -26,7 +26,7 @@ def text_config(config: Any) -> Any:
 
 
 def _values(config: Any, name: str) -> list[Any]:
-    """The value of a setting, or one value per layer if layers differ."""
+    """Return a setting's value, or one value per layer if layers differ."""
     try:
         return [getattr(config, name, None)]
     except RuntimeError:  # transformers' AmbiguousGlobalPerLayerAttributeError
@@ -34,24 +34,24 @@ def _values(config: Any, name: str) -> list[Any]:
 
 
 def read(config: Any, name: str) -> Any:
-    """Return a setting or None; the smallest value if layers differ."""
+    """Return a setting or None; if layers differ, the smallest value."""
     values = _values(config, name)
     return values[0] if len(values) == 1 else min((v for v in values if isinstance(v, int)), default=None)
 
 
 def _first(config: Any, names: str) -> int:
-    """The value of the first setting that is a number, else 0."""
+    """Return the first of the settings that is a number, or 0."""
     values = (read(text_config(config), name) for name in names.split())
     return next((int(v) for v in values if isinstance(v, int)), 0)
 
 
 def count_layers(config: Any) -> int:
-    """The number of layers in a configuration, with attention or not."""
+    """Count a configuration's layers, with or without attention."""
     return _first(config, "num_hidden_layers num_layers n_layer n_layers")
 
 
 def count_attention(config: Any) -> int:
-    """The number of layers with attention; the others are recurrences, convolutions or feed-forward layers."""
+    """Count the layers with attention; others are recurrences, convolutions or feed-forward layers."""
     kinds = read(text_config(config), "layer_types") or read(text_config(config), "layers_block_type")
     layers = count_layers(config)
     if not isinstance(kinds, (list, tuple)) or len(kinds) != layers:
@@ -60,7 +60,7 @@ def count_attention(config: Any) -> int:
 
 
 def position_offset(model: nn.Module) -> int:
-    """Position of the first token: ``padding_idx + 1`` in RoBERTa and models derived from it, else 0."""
+    """The position of the first token: ``padding_idx + 1`` in RoBERTa and models derived from it, otherwise 0."""
     for name, module in model.named_modules():
         if name.endswith("position_embeddings") and isinstance(getattr(module, "padding_idx", None), int):
             return int(module.padding_idx) + 1
@@ -79,26 +79,26 @@ def position_limit(config: Any, offset: int) -> int | None:
 
 
 def max_length(config: Any, offset: int, of_tokenizer: int | None) -> int | None:
-    """Return the most tokens that the configuration and the tokenizer allow; None if neither has a limit."""
+    """Return the maximum number of tokens that configuration and tokenizer allow; None if neither sets a limit."""
     limits = [n for n in (of_tokenizer, position_limit(config, offset)) if n is not None]
     return min(limits, default=None)
 
 
 def _rotary(config: Any) -> list[dict[str, Any]]:
-    """The rotary parameters: one set, or one for each kind of layer."""
+    """Return the sets of rotary parameters: a single one, or one for each kind of layer."""
     values = [v for v in _values(config, "rope_parameters") if isinstance(v, dict)]
     return [kind for v in values for kind in ([v] if "rope_type" in v else v.values()) if isinstance(kind, dict)]
 
 
 def window(config: Any) -> int | None:
-    """The shortest attention window or chunk of a model, or None."""
+    """The length of a model's shortest attention window or chunk, or None."""
     names = ("sliding_window", "attention_chunk_size", "window_size", "local_attention")
     widths = [read(text_config(config), name) for name in names]
     return min((w for w in widths if isinstance(w, int) and w > 0), default=None)
 
 
 def sparse_from(config: Any) -> int | None:
-    """The longest text with full attention; None if attention is never sparse.
+    """The length of the longest text with full attention; None if attention is never sparse.
 
     For longer texts BigBird's attention is block-sparse, and Reformer's uses random hash buckets.
     """
@@ -111,14 +111,14 @@ def vocabulary(model: Any) -> int:
     """The number of token ids that a model has embeddings for."""
     try:
         table = model.get_input_embeddings()
-    except NotImplementedError:  # CANINE reads the codes of characters
+    except NotImplementedError:  # CANINE reads character codes
         table = None
     rows = getattr(getattr(table, "weight", None), "shape", (0,))[0]
     return int(rows or _first(model.config, "vocab_size num_hash_buckets"))
 
 
 def quantised(model: Any) -> str:
-    """Return how a model's weights are quantised, "" if they are not."""
+    """Return how a model's weights are quantised, or "" if they are not."""
     kinds = {type(m).__name__ for m in model.modules()}
     if "Linear8bitLt" in kinds:
         return "LLM.int8"
@@ -126,7 +126,7 @@ def quantised(model: Any) -> str:
 
 
 def rotary_split(config: Any) -> tuple[int | None, bool]:
-    """Return the length from which rotary frequencies depend on the longest text, and whether on its exact length."""
+    """Return the length above which rotary frequencies change, and whether they then depend on the exact length."""
     config = text_config(config)
     for kind in _rotary(config):
         if kind.get("rope_type") in ("longrope", "dynamic"):
@@ -138,7 +138,7 @@ def rotary_split(config: Any) -> tuple[int | None, bool]:
 
 
 def forget(model: nn.Module) -> None:
-    """Reset what the previous forward left in the model: dynamic rotary frequencies, BigBird's full attention."""
+    """Reset state left by the previous forward pass: dynamic rotary frequencies, BigBird's full attention."""
     if hasattr(model, "set_attention_type") and sparse_from(model.config) is not None:
         model.set_attention_type("block_sparse")  # type: ignore[operator]
     for module in model.modules():
@@ -152,7 +152,7 @@ def forget(model: nn.Module) -> None:
 
 
 def read_facts(model: Any, tokenizer: Tokenizer, kind: str) -> Facts:
-    """Collect what the configuration and the modules say, before the model runs."""
+    """Read facts from the configuration and the modules, before the model runs."""
     config = model.config
     offset = position_offset(model)
     split_at, grows = rotary_split(config)

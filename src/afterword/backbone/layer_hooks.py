@@ -1,4 +1,4 @@
-"""A model's layers, and what a `Sight` changes between them: a second stream, or a state carried to a placeholder."""
+"""Find a model's layers, and apply a `Sight` between them: a second stream, or a state carried to a placeholder."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ class Stack:
 def find_stack(model: nn.Module, attention: Sequence[nn.Module], depth: int, run: Callable[[], Tensor]) -> Stack:
     """Find the layers that contain the attention modules, in order, and the final norm.
 
-    `depth` is the number of all layers; 0 = each has attention. `run` returns the last states (N, D) of a few tokens.
-    Raises UnsupportedModel if there is no list of layers with one attention module each.
+    `depth` is the number of all layers; 0 = all have attention. `run` returns the last states (N, D) of a few tokens.
+    Raise UnsupportedModel if there is no list of layers with one attention module each.
     """
     for parent in model.modules():
         for layers in (c for c in parent.children() if isinstance(c, nn.ModuleList)):
             if len(layers) == (depth or len(attention)) and attention and _hold(layers, attention):
                 return Stack(tuple(layers), _norm_after(parent, run))
     raise UnsupportedModel(
-        f"{type(model).__name__}: its layers cannot be identified, which states='normed:k', sums of two streams and "
-        "Token Prepending need; couple='replace' does not"
+        f"the layers of {type(model).__name__} cannot be identified, as states='normed:k', sums of two streams and "
+        "Token Prepending require: use couple='replace'"
     )
 
 
@@ -48,7 +48,7 @@ def _hold(layers: Iterable[nn.Module], attention: Sequence[nn.Module]) -> bool:
 
 @torch.no_grad()
 def _norm_after(parent: nn.Module, run: Callable[[], Tensor]) -> nn.Module | None:
-    """Find the child module whose output the model returns as its last state."""
+    """Find the child module whose output is the model's last state."""
     outputs: list[tuple[nn.Module, Any]] = []
     with ExitStack() as hooks:
         for child in (c for c in parent.children() if not isinstance(c, nn.ModuleList)):
@@ -65,17 +65,19 @@ def carrying(stack: Stack, sight: Sight, plan: Plan, carried: Tensor | None) -> 
     Source: Token Prepending (Fu et al. 2025). `carried` holds the indices of both (2, S).
     """
     if carried is None:
-        raise MethodError("no text of the batch holds the placeholder <PST>, to which a state could be carried")
+        raise MethodError(
+            "no text in the batch contains the placeholder <PST>, which carry= needs: add it to the template"
+        )
     slots, sources = carried
     tokens = sum(g.segments * g.length for g in plan.groups)
 
     def carry(_: nn.Module, args: tuple[Any, ...], *rest: Any) -> Any:
-        if current() is not plan:  # another thread's forward; during the hook's removal it passes no kwargs
+        if current() is not plan:  # another thread's forward pass, which passes no kwargs while the hook is removed
             return None
         kwargs = rest[0]
         states = _hidden(args, kwargs)
         if states.shape[:-1].numel() != tokens:
-            raise UnsupportedModel(f"its layers take states of shape {tuple(states.shape)}, not one for each token")
+            raise UnsupportedModel(f"the layers take states of shape {tuple(states.shape)}, not one per token")
         flat = states.reshape(tokens, -1)
         moved = flat.index_copy(0, slots, flat.index_select(0, sources)).view(states.shape)
         return ((moved, *args[1:]), kwargs) if args else (args, {**kwargs, "hidden_states": moved})
@@ -88,7 +90,7 @@ def carrying(stack: Stack, sight: Sight, plan: Plan, carried: Tensor | None) -> 
 
 @contextmanager
 def coupled(stack: Stack, sight: Sight, plan: Plan) -> Iterator[None]:
-    """Run the last layers twice, causal and bidirectional, and add the two streams (BeLLM, Equation 5)."""
+    """Run the last layers twice, causally and bidirectionally, and add the two streams (BeLLM, Equation 5)."""
     streams = _Streams(plan, sight.couple, sight.first(len(stack.layers)), len(stack.layers))
     with ExitStack() as hooks:
         for i, layer in enumerate(stack.layers):
@@ -100,7 +102,7 @@ def coupled(stack: Stack, sight: Sight, plan: Plan) -> Iterator[None]:
 
 
 class _Streams:
-    """The second stream while a forward runs."""
+    """The second stream during a forward pass."""
 
     def __init__(self, plan: Plan, couple: str, first: int, layers: int) -> None:
         self.plan, self.couple, self.first, self.layers = plan, couple, first, layers
@@ -108,7 +110,7 @@ class _Streams:
         self.busy = False
 
     def _inactive(self) -> bool:
-        """Whether hooks must do nothing: the second stream runs, or another thread calls them during their removal."""
+        """Whether hooks must do nothing: the second stream is running, or another thread calls them."""
         return self.busy or current() is not self.plan
 
     def embed(self, _: nn.Module, args: tuple[Any, ...], *rest: Any) -> None:
@@ -139,7 +141,7 @@ class _Streams:
     def _both_ways(self, layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
         if any(isinstance(value, MutableMapping) for value in (*args, *kwargs.values())):
             raise UnsupportedModel(
-                "the layers of this model pass keys and values to later ones (Gemma 3n), which a second stream would "
+                "this model's layers pass keys and values to later layers (Gemma 3n), which a second stream would "
                 "overwrite: use couple='replace'"
             )
         self.busy = self.plan.force_bidirectional = True
@@ -151,7 +153,7 @@ class _Streams:
             self.busy = self.plan.force_bidirectional = False
 
     def after_norm(self, norm: nn.Module, _: tuple[Any, ...], output: Tensor) -> Tensor | None:
-        """Norm the second stream by itself and add it, for "add_postnorm"."""
+        """Normalise the second stream separately and add it, for "add_postnorm"."""
         if self._inactive() or self.couple != "add_postnorm" or self.second is None:
             return None
         self.busy = True

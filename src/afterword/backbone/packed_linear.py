@@ -1,7 +1,7 @@
-"""Linear layers with weights packed for oneDNN: 2.4 times as fast in float32 on AMD's CPUs with AVX-512.
+"""Linear layers with weights packed for oneDNN: 2.4 times as fast in float32 on AMD CPUs with AVX-512.
 
-On Intel's CPUs packed weights have 0.5 to 1.7 times the speed of plain ones, depending on the shape, so they are not
-used there. ``AFTERWORD_PACKED=1`` packs weights on any CPU, ``AFTERWORD_PACKED=0`` on none; it is read at load.
+On Intel CPUs, packed weights run at 0.5 to 1.7 times the speed of plain ones, depending on the shape, so they are not
+used there. ``AFTERWORD_PACKED=1`` packs weights on any CPU, ``AFTERWORD_PACKED=0`` on none; it is read on loading.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ import torch
 from torch import Tensor, nn
 from transformers.pytorch_utils import Conv1D
 
-SHARE = 0.4  # the largest part of the free memory that packed weights may take
+SHARE = 0.4  # maximum fraction of the free memory for packed weights
 
 _PLAIN: ContextVar[bool] = ContextVar("afterword_plain_linears", default=False)
 
 
 class _Packed:
-    """A linear layer that runs with its packed weight where that is valid, else as its base class does.
+    """A linear layer that runs with its packed weight if that is valid, otherwise as its base class does.
 
-    The packed weight is used for float32 inputs on the CPU, without gradients. It is packed at the first use, and again
-    when the weight is a different tensor or was changed in place. An edit through ``weight.data`` is not noticed: call
-    `Backbone.renew` after one.
+    The packed weight is used for float32 inputs on the CPU, without gradients. It is packed on first use, and again
+    after the weight was replaced or changed in place. Edits through ``weight.data`` are not detected: call
+    `Backbone.renew` after them.
     """
 
     _transposed = False
     _packed: tuple[tuple[int, int], Tensor, Tensor] | None = None
-    """What identifies the weight, the packed weight, and a reference that keeps its address from being used again."""
+    """A key for the weight, the packed weight, and a reference that keeps the weight's address from being reused."""
 
     def forward(self: Any, x: Tensor) -> Tensor:
         """``x @ weight.T + bias`` (..., out)."""
@@ -58,7 +58,7 @@ class _Packed:
         return torch.ops.mkldnn._linear_pointwise(x, kept[1], self.bias, "none", [], "")  # type: ignore[no-any-return]
 
     def __getstate__(self) -> dict[str, Any]:
-        """Copy the layer only: packed weights cannot be copied."""
+        """Copy the layer without its packed weight, which cannot be copied."""
         return {name: value for name, value in self.__dict__.items() if name != "_packed"}
 
 
@@ -67,7 +67,7 @@ class PackedLinear(_Packed, nn.Linear):
 
 
 class PackedConv1D(_Packed, Conv1D):  # type: ignore[misc]
-    """transformers' Conv1D, which keeps its weight as (in, out), with a packed weight."""
+    """transformers' Conv1D, whose weight has the shape (in, out), with a packed weight."""
 
     _transposed = True
 
@@ -76,9 +76,9 @@ PACKED: dict[type, type] = {nn.Linear: PackedLinear, Conv1D: PackedConv1D}
 
 
 def pack_linears(model: nn.Module) -> int:
-    """Pack the model's float32 linear layers if this CPU gains by it and memory suffices; return their number.
+    """Pack the model's float32 linear layers if this CPU benefits and memory suffices; return their number.
 
-    The class of a layer is replaced, so that a copy or a replica of the layer packs its own weight.
+    A layer's class is replaced, so that copies and replicas of the layer pack their own weights.
     """
     linears: list[Any] = [m for m in model.modules() if type(m) in PACKED]
     linears = [m for m in linears if m.weight.dtype == torch.float32 and m.weight.device.type == "cpu"]
@@ -91,7 +91,7 @@ def pack_linears(model: nn.Module) -> int:
 
 
 def packed_layers(model: nn.Module) -> list[Any]:
-    """The layers of a model that have packed weights."""
+    """Return the model's layers that can pack their weights."""
     return [m for m in model.modules() if isinstance(m, _Packed)]
 
 
@@ -112,19 +112,19 @@ def plain_linears() -> Iterator[None]:
 
 
 def packing_pays() -> bool:
-    """Whether to pack: ``AFTERWORD_PACKED`` decides, else a CPU with AVX-512 that is not Intel's packs."""
-    wanted = os.environ.get("AFTERWORD_PACKED")
-    if not torch.backends.mkldnn.is_available() or wanted == "0":
+    """Whether to pack: as ``AFTERWORD_PACKED`` says, otherwise only on non-Intel CPUs with AVX-512."""
+    setting = os.environ.get("AFTERWORD_PACKED")
+    if not torch.backends.mkldnn.is_available() or setting == "0":
         return False
     try:
         intel = "GenuineIntel" in Path("/proc/cpuinfo").read_text()
     except OSError:
         intel = True
-    return wanted == "1" or (not intel and torch.backends.cpu.get_cpu_capability() == "AVX512")
+    return setting == "1" or (not intel and torch.backends.cpu.get_cpu_capability() == "AVX512")
 
 
 def _free_memory() -> float:
-    """Return the bytes that can be allocated, by the machine's memory and a container's limit."""
+    """Return the bytes that can be allocated within the machine's memory and a container's limit."""
     free, group = math.inf, Path("/sys/fs/cgroup")
     try:
         rows = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines())

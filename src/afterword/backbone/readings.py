@@ -23,8 +23,8 @@ from .packed_linear import plain_linears
 if TYPE_CHECKING:
     from .backbone import Backbone
 
-FEW = 5  # tokens; not a number of heads, so that square matrices are those of attention
-NO_ROUTERS = "{} shows no routers, as mixtures of experts do: use other states, such as 'last' or 'attention:all'"
+FEW = 5  # tokens; not a usual number of heads, so that only attention matrices are square (n, n)
+NO_ROUTERS = "{} does not return router logits, as mixtures of experts do: use states='last' or 'attention:all'"
 
 
 @dataclass
@@ -36,7 +36,7 @@ class Insides:
 
 
 class Readings:
-    """The states that one forward reads inside its layers; hidden states in `wanted` are ignored."""
+    """The states that a forward pass reads inside layers; hidden states in `wanted` are ignored."""
 
     def __init__(self, wanted: Iterable[Layer], layers: int, kind: str) -> None:
         self.kind, self.calls = kind, 0
@@ -45,7 +45,7 @@ class Readings:
         self._totals: dict[str, Tensor] = {}
 
     def add(self, what: str, layer: int, part: Tensor) -> None:
-        """Add the output of a layer (B, n, D) to the sums of "attention" or "values"."""
+        """Add a layer's output (B, n, D) to the sums of "attention" or "values"."""
         for name, numbers in self.wanted.items():
             if inside(name) != what or layer not in numbers:
                 continue
@@ -53,13 +53,13 @@ class Readings:
             total = self._totals.get(name)
             if total is not None and total.shape != part.shape:
                 raise UnsupportedModel(
-                    f"states={name!r}: layer {layer} of {self.kind} has {part.shape[-1]} components, and the layers "
-                    f"before it have {total.shape[-1]}: name layers of one width"
+                    f"states={name!r}: layer {layer} of {self.kind} has {part.shape[-1]} components, but the layers "
+                    f"before it have {total.shape[-1]}: choose layers of the same width"
                 )
             self._totals[name] = part if total is None else total + part
 
     def result(self, name: str, out: Any) -> Tensor:
-        """Return the states of one kind (P, D) of a model that returned `out`."""
+        """Return the states `name` (P, D) after the model has returned `out`."""
         if inside(name) == "router":
             logits = [part.flatten(0, -2) for part in getattr(out, "router_logits", None) or ()]
             if not logits:
@@ -67,8 +67,8 @@ class Readings:
             return torch.cat([part.softmax(-1) if name == "router:softmax" else part for part in logits], -1)
         if name not in self._totals:
             raise AttentionNotSeen(
-                f"states={name!r}: {self.kind} runs its own attention, which shows no {inside(name)}: use a hidden "
-                "state, states='layer:k'" + (" or 'attention:all'" if inside(name) == "values" else "")
+                f"states={name!r}: {self.kind} runs its own attention, which does not expose {inside(name)}: use "
+                "states='layer:k'" + (" or 'attention:all'" if inside(name) == "values" else "")
             )
         return self._totals[name].flatten(0, 1) / (len(self.wanted[name]) if inside(name) == "values" else 1)
 
@@ -78,11 +78,11 @@ _READINGS: ContextVar[Readings | None] = ContextVar("afterword_readings", defaul
 
 @contextmanager
 def reading(readings: Readings, model: nn.Module, blocks: Sequence[str]) -> Iterator[None]:
-    """Read inside the layers of this thread's forward; `blocks` names the modules that output attention."""
+    """Read inside layers during this thread's forward pass; `blocks` names the modules that output attention."""
     modules = [model.get_submodule(name) for name in blocks]
 
     def read(module: nn.Module, inputs: object, output: Tensor) -> None:
-        if _READINGS.get() is readings:  # not the forward of a different thread
+        if _READINGS.get() is readings:  # not a different thread's forward pass
             readings.add("attention", readings.calls, output)
             readings.calls += 1
 
@@ -97,21 +97,21 @@ def reading(readings: Readings, model: nn.Module, blocks: Sequence[str]) -> Iter
 
 
 def show_values(layer: int, value: Tensor) -> None:
-    """Add a layer's value vectors (B, K, n, d), concatenated over heads, to the readings of this forward."""
+    """Add a layer's value vectors (B, K, n, d), concatenated over heads, to this forward pass's readings."""
     readings = _READINGS.get()
     if readings is not None and readings.wanted:
         readings.add("values", layer, value.transpose(1, 2).flatten(2))
 
 
 def require_routers(model: nn.Module, kind: str) -> None:
-    """Refuse a model that does not return its router logits."""
+    """Raise AttentionNotSeen if a model does not return its router logits."""
     recorded = (getattr(m, "_can_record_outputs", None) or {} for m in model.modules())
     if not any("router_logits" in outputs for outputs in recorded):
         raise AttentionNotSeen(NO_ROUTERS.format(kind))
 
 
 def few_tokens(backbone: Backbone) -> Batch:
-    """A text of a few tokens."""
+    """Make a batch of a single text of a few tokens."""
     ids = [(13 * i + 3) % backbone.vocabulary_size for i in range(min(FEW, backbone.facts.max_length or FEW))]
     return lay([TokenizedText((Segment(ids, ((0, len(ids)),)),))], backbone.device)
 
@@ -120,7 +120,7 @@ def find_blocks(backbone: Backbone) -> tuple[str, ...]:
     """Find the modules that multiply by W_O in each layer with attention, in order, by running a few tokens.
 
     W_O may be in the module that calls our attention function (Llama), after it (BERT), or before a norm in the same
-    module (ALBERT). It is the last of the products that follow attention in the same module, else the first after it.
+    module (ALBERT). It is the last product after attention in the same module, otherwise the first one after it.
     """
     model, layers = backbone.model, backbone.facts.layers
     with torch.no_grad(), plain_linears(), _Products(model) as products:
@@ -133,14 +133,14 @@ def find_blocks(backbone: Backbone) -> tuple[str, ...]:
         blocks += [p.layer for p in inner[-1:] or fits if p.rows == rows and not model.get_submodule(p.layer)._modules]
     if not blocks or len(blocks) != layers or products.attended != layers:
         raise AttentionNotSeen(
-            f"the outputs of {backbone.facts.kind}'s {layers} layers with attention cannot be identified: use a hidden "
-            "state, states='layer:k'"
+            f"the outputs of {backbone.facts.kind}'s {layers} attention blocks cannot be identified: use "
+            "states='layer:k'"
         )
     return tuple(_outermost(model, name) for name in blocks)
 
 
 def _outermost(model: nn.Module, name: str) -> str:
-    """Return the name of the module around a layer that adds an adapter of PEFT's or clips the output."""
+    """Return the name of the module around a layer that adds a PEFT adapter or clips the output."""
     parts = name.split(".")
     outer = [".".join(parts[:end]) for end in range(1, len(parts))]
     adapted = next((path for path in outer if hasattr(model.get_submodule(path), "base_layer")), name)
@@ -148,7 +148,7 @@ def _outermost(model: nn.Module, name: str) -> str:
 
 
 class _Product(NamedTuple):
-    """A product with a layer's matrix: the calls of attention before it, and whether the last one's module holds it."""
+    """A product with a layer's matrix after `attended` attention calls; `in_module`: in the last call's module."""
 
     attended: int
     in_module: bool
@@ -160,7 +160,7 @@ class _Product(NamedTuple):
 class _Products(TorchFunctionMode):
     """Record a model's products with its matrices and the calls of attention before them (in eager, a softmax).
 
-    A product that shares its input with an earlier one is skipped, such as a gate's with the queries'.
+    A product that shares its input with an earlier one, such as a gate's with the queries', is skipped.
     """
 
     def __init__(self, model: nn.Module) -> None:
@@ -172,7 +172,7 @@ class _Products(TorchFunctionMode):
         self.attended = 0
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Run a function of torch's, and record it."""
+        """Run a torch function, and record it."""
         out, plan = function(*args, **(kwargs or {})), current()
         if plan is not None:
             self.attended = plan.calls
@@ -184,6 +184,6 @@ class _Products(TorchFunctionMode):
             self.seen.append(_Product(self.attended, in_module, out[..., 0].numel(), out.shape[-1], layer))
             self.inputs.append(args[0])
         elif args and id(args[0]) in self.layers and isinstance(out, Tensor) and out.numel() == args[0].numel():
-            self.layers[id(out)] = self.layers[id(args[0])]  # the matrix transposed, or of another type
+            self.layers[id(out)] = self.layers[id(args[0])]  # the matrix transposed, or converted to another type
             self.inputs.append(out)
         return out

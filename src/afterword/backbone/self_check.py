@@ -1,7 +1,7 @@
-"""The self-check: find the fastest way of running a model that is exact.
+"""The self-check: find the fastest exact way of running a model.
 
-For a few texts in one batch, a way must give the hidden states that the model's own eager attention gives for each text
-alone. A model that no way reproduces is refused, so that no vector is silently wrong.
+For a few texts in one batch, a way must give the same hidden states as the model's own eager attention gives for each
+text alone. A model that no way reproduces is rejected, so that no vector is silently wrong.
 """
 
 from __future__ import annotations
@@ -31,30 +31,30 @@ from .facts import LAST, Facts, Way
 from .packed_linear import plain_linears
 
 TOLERANCE = 1e-4  # relative to the largest value: float32 kernels differ by 1e-5, a missing mask moves states by 1e-2
-QUANTISED = 5e-2  # the same for quantised weights: rounding moves states by 1.3e-2, a missing mask by 1e-1
+QUANTISED = 5e-2  # for quantised weights: rounding moves states by 1.3e-2, a missing mask by 1e-1
 HALF = (torch.float16, torch.bfloat16)
-LENGTHS = (7, 3, 1, 5, 7)  # tokens of the texts of the self-check
-EDGES = (512, 1024)  # the longest window, and start of sparse attention, that a longer text tests
-SHORT = 256  # models with fewer positions run more texts, since some count the tokens of all texts (CLIP)
-AFAR = 1 << 20  # beyond any length at which a model changes, and exact in float32
+LENGTHS = (7, 3, 1, 5, 7)  # numbers of tokens of the self-check's texts
+EDGES = (512, 1024)  # the longest window, and latest start of sparse attention, to test with a longer text
+SHORT = 256  # models with at most this many positions run more texts, since some count all texts' tokens (CLIP)
+AFAR = 1 << 20  # beyond any length at which a model's behaviour changes, and exact in float32
 
 
 def check(model: Any, tokenizer: Tokenizer) -> Backbone:
     """Find the first way of running a model that reproduces its own eager attention.
 
     Args:
-        model: in eval mode. Half-precision weights are checked with float32 operations; quantised weights as they are.
+        model: a model in eval mode; half-precision weights are checked with float32 operations, quantised ones without.
         tokenizer: its tokenizer.
 
     Raises:
-        UnsupportedModel: no way does, with the reasons; or the model does not run on token ids alone.
+        UnsupportedModel: no way does, or the model does not run on token ids alone; the message gives the reasons.
     """
     kind = str(getattr(model.config, "model_type", type(model).__name__))
     quantised = introspection.quantised(model)
     if quantised == "LLM.int8":
         raise UnsupportedModel(
-            f"{kind} in LLM.int8 (load_in_8bit) picks outlier columns by the batch: a text's vector would depend on "
-            "the other texts. Load it in 4 bits (load_in_4bit, nf4) or in bfloat16"
+            f"{kind} in LLM.int8 (load_in_8bit) chooses outlier columns per batch, so a text's vector would depend on "
+            "the other texts: load it in 4 bits (load_in_4bit, nf4) or in bfloat16"
         )
     half = not quantised and any(t.dtype in HALF for t in (*model.parameters(), *model.buffers()))
     try:
@@ -108,7 +108,7 @@ class _Check:
         positions = introspection.position_limit(self.model.config, self.facts.offset)
         if positions is not None and positions <= SHORT:
             texts *= positions // sum(map(len, texts)) + 1
-        if (sum(map(len, texts)) + len(texts[0])) % 2 == 0:  # an odd number of tokens is not a width of the model
+        if (sum(map(len, texts)) + len(texts[0])) % 2 == 0:  # an odd number of tokens cannot equal the width
             texts.append(usable[:1])
         return [*texts, [*texts[0][:-1], another]]
 
@@ -116,7 +116,7 @@ class _Check:
         return Backbone(self.model, self.tokenizer, replace(self.facts, **facts), modules)
 
     def _eager_states(self) -> list[Tensor]:
-        """Run each text alone with the model's own attention, and find out whether the model is causal."""
+        """Run each text alone with the model's own attention, and determine whether the model is causal."""
         states: list[Tensor] = []
         with self._eager_attention():
             for text in self.texts:
@@ -135,7 +135,7 @@ class _Check:
 
     @contextmanager
     def _eager_attention(self) -> Iterator[None]:
-        """Use the model's own eager attention for a while."""
+        """Use the model's own eager attention within the block."""
         before = self.model.config._attn_implementation
         if before == NAME:
             self.model.set_attn_implementation("eager")
@@ -148,7 +148,7 @@ class _Check:
     def _try_our_backend(self, way: Way, eager: list[Tensor]) -> Backbone | None:
         """Return a backbone that uses our attention backend; None if a trial fails."""
         if way == "flat" and "position_ids" not in inspect.signature(self.model.forward).parameters:
-            self.tried[way] = "takes no position_ids"
+            self.tried[way] = "does not take position_ids"
             return None
         backbone = self._backbone(way=way, attention=True)
         backbone.observed = []
@@ -184,7 +184,7 @@ class _Check:
     def _matching(
         self, name: str, backbone: Backbone, texts: list[list[int]], eager: list[Tensor], prefix: Sequence[int] = ()
     ) -> list[Tensor] | None:
-        """Return a backbone's states if they equal the model's, else None."""
+        """Return a backbone's states if they equal the model's, otherwise None."""
         try:
             states = _states(backbone, texts, prefix)
         except Exception as e:  # another way may work
@@ -195,7 +195,7 @@ class _Check:
         return states if error <= self.tolerance else None
 
     def _ignores_place(self, backbone: Backbone, before: list[Tensor]) -> bool:
-        """Whether states stay the same if everything that counts the input's tokens starts at a large number."""
+        """Whether states stay the same if everything that counts input tokens starts at a large number."""
         try:
             with CountingFromAfar(sum(map(len, self.texts))):
                 moved = _difference(_states(backbone, self.texts), before)
@@ -203,13 +203,13 @@ class _Check:
             self.tried["flat"] += f", but far into the input {type(e).__name__}: {first_line(e):.100}"
             return False
         if moved > self.tolerance / 10:
-            self.tried["flat"] += f", but {moved:.1e} off far into the input: positions are counted through all texts"
+            self.tried["flat"] += f", but {moved:.1e} off far into the input: positions are counted across all texts"
         return moved <= self.tolerance / 10
 
     def _shows_true_weights(self, way: str, backbone: Backbone) -> bool:
         """Whether taps read the weights that the model's own attention returns.
 
-        Some models return weights without the share of the attention sinks (Granite with sliding windows).
+        Some models leave the attention sinks' share out of the returned weights (Granite with sliding windows).
         """
         texts = [text for text in self.texts if len(text) == len(self.texts[0])][:2]
         with self._eager_attention():
@@ -230,7 +230,7 @@ class _Check:
         return error <= self.tolerance
 
     def _attentions(self, text: list[int]) -> list[Tensor]:
-        """Return the weights that the model's own attention shows: (1, H, n, n) per layer, or nothing."""
+        """Return the weights from the model's own attention, (1, H, n, n) per layer, or an empty list."""
         ids = torch.tensor([text], device=next(self.model.parameters()).device)
         try:
             matrices = self.model(input_ids=ids, output_attentions=True).attentions or ()
@@ -239,7 +239,7 @@ class _Check:
         return [a for a in matrices if a is not None]
 
     def _shares(self, backbone: Backbone, eager: list[Tensor]) -> bool:
-        """Whether a shared prefix may run once: half of the longest text, which runs twice, is the prefix."""
+        """Whether a shared prefix may run once; the test's prefix is half of the longest text, which runs twice."""
         ids, states = max(zip(self.texts, eager, strict=True), key=lambda text: len(text[0]))
         backbone.facts = replace(backbone.facts, causal=True, shares=True)
         half = ids[: len(ids) // 2]
@@ -272,7 +272,7 @@ def _size(states: Sequence[Tensor]) -> float:
 
 
 def first_line(error: Exception) -> str:
-    """The first line of an error's message that is not blank, else its class."""
+    """The first non-blank line of an error's message, or else its class."""
     return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)[:250]
 
 
@@ -286,15 +286,15 @@ def _proper(weights: Any, sinks: bool = False) -> bool:
 
 
 class _InFloat32(TorchFunctionMode):
-    """Run every operation of torch in float32, converting half-precision weights one at a time.
+    """Run every torch operation in float32, converting half-precision weights one at a time.
 
-    In half precision two correct kernels differ by up to 0.16, which would hide a wrong mask.
+    In half precision, two correct kernels differ by up to 0.16, which would hide a wrong mask.
     """
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Call a function with float32 in place of half precision."""
+        """Call a function with float32 instead of half precision."""
         kwargs, name = kwargs or {}, getattr(func, "__name__", "")
-        if name not in ("__get__", "embedding"):  # a tensor's attributes; and rows of a table, converted afterwards
+        if name not in ("__get__", "embedding"):  # tensors' attributes, and table rows, which are converted later
             args, kwargs = tree_map(_float32, (args, kwargs))
         return tree_map(_float32, func(*args, **kwargs))
 
@@ -306,17 +306,17 @@ def _float32(value: Any) -> Any:
 
 
 COUNTING = frozenset("arange cumsum linspace".split())
-"""Names of torch functions that models count tokens with."""
+"""Names of torch functions with which models count tokens."""
 
 INDEXING = re.compile("__[gs]etitem__|index_|gather|scatter|take|embedding|one_hot|put_")
-"""Names of functions that use a number as an index into a tensor, which must not be moved."""
+"""Names of functions that use a number as an index into a tensor, which must not be shifted."""
 
 
 class CountingFromAfar(TorchFunctionMode):
     """Make everything that counts the tokens of a packed input start at `AFAR`.
 
     This changes the output of a model that computes positions from indices in the packed input instead of the text.
-    A number is moved when it is compared or becomes floating point, not when it is used as an index.
+    A number is shifted when it is compared or becomes floating point, not when it is used as an index.
     """
 
     def __init__(self, length: int) -> None:
@@ -324,7 +324,7 @@ class CountingFromAfar(TorchFunctionMode):
         self.length = length
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Call a function, and move its result if that counts tokens."""
+        """Call a function, and shift its result if that counts tokens."""
         out = func(*args, **(kwargs or {}))
         if getattr(func, "__name__", "") in COUNTING and self._counts(out):
             return out + AFAR if out.is_floating_point() else out.as_subclass(_Place)
@@ -352,7 +352,7 @@ class _Place(Tensor):
                 return result
             moved = tree_map_only(cls, lambda t: t.as_subclass(Tensor) + AFAR, (args, kwargs))
             afar = func(*moved[0], **moved[1])
-            if _integers(result) and not torch.equal(result, afar):  # a distance is the same everywhere
+            if _integers(result) and not torch.equal(result, afar):  # distances do not depend on where counting starts
                 return result.as_subclass(cls)
             return afar
 

@@ -1,1 +1,1 @@
-"""The user's files: texts are read (`read`), encoders loaded and saved."""
+"""Read the user's texts and rows, and load and save encoders."""

@@ -25,7 +25,7 @@ from ..spelling import did_you_mean
 
 TEXT = "text"  # the default name of the text field
 LISTED = 30  # maximum number of columns that an error lists
-CHECKED = 100  # JSON objects to read before a missing field is an error
+CHECKED = 100  # number of JSON objects to read before reporting a missing field
 ESCAPED = re.compile("[\udc80-\udcff]")  # an undecodable byte, as kept by `surrogateescape`
 DAMAGE = (OSError, EOFError, zlib.error, UnicodeError)  # raised when reading a damaged file
 LONGEST = 2**24  # maximum number of characters in a cell, and so after an unclosed quote
@@ -122,7 +122,7 @@ class LinesReader(Reader):
     """One text per line.
 
     A line that cannot be decoded is rejected. However, if `form` sets no encoding and the first non-ASCII line is not
-    UTF-8, an error is raised, because the complete file has a different encoding.
+    UTF-8, an error is raised, because the file has a different encoding.
 
     Args:
         stream: a binary stream open for reading.

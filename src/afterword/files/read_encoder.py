@@ -301,9 +301,7 @@ def _read_transformer(saved: SavedEncoder, path: Path) -> None:
     read = read_json(config, dict)
     saved.max_length = read.get("max_seq_length")
     if read.get("do_lower_case"):
-        raise ModelError(
-            f"{config} sets do_lower_case, which is not supported: unset it, and lower-case texts yourself"
-        )
+        raise ModelError(f"{config} sets do_lower_case, which is not supported: lower-case texts yourself instead")
     if setting := _unsupported(read):
         raise ModelError(f"{config} sets {setting}, which is not supported: load the base model with a method")
 

@@ -18,7 +18,7 @@ class Listener:
     """Progress callbacks of a run, called in the caller's thread: override the ones you need."""
 
     def begin(self, rows: int, before: Any) -> None:
-        """Receive, once, the job's number of rows and the `JobResult` of earlier runs."""
+        """Receive the job's number of rows and the `JobResult` of earlier runs; called once."""
 
     def more(self, rows: float) -> None:
         """Receive the number of rows embedded since the last call."""

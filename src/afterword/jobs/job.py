@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from .shard import ShardWorker
 
 SHARDS, REJECTS, LOCK = "shards", "rejects.jsonl", "lock"
-INPUT, JOINED = "input", "joined"  # files of the hidden job of an output file
+INPUT, JOINED = "input", "joined"  # files of an output file's hidden job
 SHARD_ROWS = 1024  # about 20 s on two cores for models between MiniLM and BERT-base in size
 TEMPORARY = ".afterword-*.tmp"  # left behind by a killed run
 
@@ -72,9 +72,8 @@ class Job:
         try:
             return cls(folder, json.loads((folder / JOB).read_bytes()))
         except (FileNotFoundError, NotADirectoryError):
-            raise JobError(
-                f"{folder} is not a job folder: {JOB} is missing; start one with `embed -o {folder}/`"
-            ) from None
+            fix = f"{JOB} is missing; start one with `embed -o {folder}/`"
+            raise JobError(f"{folder} is not a job folder: {fix}") from None
         except (OSError, ValueError, KeyError, TypeError) as e:
             raise JobError(f"{folder / JOB} cannot be read ({e}): embed into a new folder") from None
 
@@ -229,7 +228,7 @@ def shards_in(folder: Path) -> dict[int, Path]:
 
 
 def check_foreign(folder: Path) -> None:
-    """Raise a DataError if the path holds anything but the traces of a job without finished shards."""
+    """Raise a DataError if the path holds files other than those of a job without finished shards."""
     ours = {JOB, LOCK, SHARDS, INPUT, JOINED, *(path.name for path in folder.glob(TEMPORARY))}
     if folder.exists() and (not folder.is_dir() or shards_in(folder) or {p.name for p in folder.iterdir()} - ours):
         raise DataError(f"{folder} was not made by Afterword: choose a new folder")

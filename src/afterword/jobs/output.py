@@ -64,7 +64,7 @@ class OutputFile:
             InputError: a file exists, two files are the same, or the format cannot hold the rows.
         """
         if kind_of(self.path) == "npy" and (inputs.keep or vectors > 1):
-            raise InputError(f"{self.path}: an .npy file holds one vector per row and no keep=: use .jsonl or .parquet")
+            raise InputError(f"{self.path}: .npy holds one vector per row and no keep= columns: use .jsonl or .parquet")
         files = [self.path, self.listing]
         every = [*files, *inputs.files[:1]]
         if len({path.resolve() for path in every}) < len(every):

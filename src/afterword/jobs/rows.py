@@ -204,7 +204,7 @@ class Inputs:
     words: bool = False
 
     def open(self, file: int = 0, tell: Callable[[str], object] = lambda _: None) -> Reader:
-        """Open one of the files; ``tell`` receives messages such as an unusual delimiter."""
+        """Open one of the files; ``tell`` receives messages about how it is read, such as the delimiter."""
         columns = [*self.keep, *([self.condition_field] if self.condition_field else [])]
         form = FileForm(self.delimiter, self.encoding, not self.no_header)
         options: dict[str, Any] = {"keep": columns, "form": form, "tell": tell}

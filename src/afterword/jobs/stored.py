@@ -103,9 +103,7 @@ def read_info(path: Path) -> dict[str, VectorsInfo]:
     notes = read_notes(path).items()
     infos = {k.removeprefix(VECTORS): VectorsInfo.from_json(v) for k, v in notes if k.startswith(VECTORS)}
     if not infos:
-        raise DataError(
-            f"{path} does not say how its vectors were made: create it with `afterword embed -o {path.name}`"
-        )
+        raise DataError(f"{path} does not record its vectors' origin: create it with `afterword embed -o {path.name}`")
     return infos
 
 

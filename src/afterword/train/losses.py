@@ -176,6 +176,4 @@ def check_rows(settings: Settings, rows: TrainingRows) -> None:
         better = ", ".join(name for name, forms in ACCEPTED.items() if form in forms)
         raise DataError(f"{rows.source} contains {form}, which loss={loss!r} does not accept: choose {better}")
     if loss == "released" and rows.scored and not set(rows.columns["score"]) <= {0.0, 1.0}:
-        raise DataError(
-            f"{rows.source} has scores other than 0 and 1, which loss='released' does not accept: choose cosent"
-        )
+        raise DataError(f"{rows.source} has scores other than 0 and 1, but loss='released' needs 0 or 1: choose cosent")

@@ -274,6 +274,4 @@ def check(settings: Settings, encoder: Encoder, rows: TrainingRows, dev: Trainin
         raise InputError(f"patience={settings.patience} depends on dev scores: pass dev=")
     columns = list(rows.columns)
     if wrong := [name for name in settings.prompts or {} if name not in columns]:
-        raise InputError(
-            f"prompts= names the column {wrong[0]!r}: choose from the columns of {rows.source}: {', '.join(columns)}"
-        )
+        raise InputError(f"prompts= has {wrong[0]!r}, not a column of {rows.source}: choose from {', '.join(columns)}")

@@ -65,9 +65,8 @@ class Trainer(SentenceTransformerTrainer):
             if not math.isfinite(value):
                 kept = _kept(Path(self.args.output_dir))
                 step = self.state.global_step + 1
-                raise ModelError(
-                    f"step {step}: {name} is {value}; {kept}: lower learning_rate=, or pass precision='float32'"
-                )
+                fix = "lower learning_rate=, or pass precision='float32'"
+                raise ModelError(f"step {step}: {name} is {value}; {kept}: {fix}")
         return norm
 
     def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
