@@ -65,7 +65,7 @@ def test_a_missing_file_does_not_stop_the_other_tasks(run: Run, model: Path, tmp
     )  # fmt: skip
     assert ended.code == 1 and "mine" in ended.out and "STSB" not in ended.out
     assert ended.err.splitlines()[0].startswith(f"STSB: error: {tmp_path}/en/sts/stsb.test")
-    assert ended.last == f"1 task could not be run; the rest is in {tmp_path / 'out'}"
+    assert ended.last == f"1 task could not be run; the other results are in {tmp_path / 'out'}"
 
 
 def test_results_of_a_different_encoder_are_refused_or_replaced(run: Run, model: Path, tmp_path: Path):

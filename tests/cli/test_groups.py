@@ -43,7 +43,7 @@ def test_repeats_of_stored_vectors(run: Run, vectors: Path, tmp_path: Path, name
     kept, repeats = tmp_path / "kept.jsonl", tmp_path / "repeats.jsonl"
     ended = run("duplicates", *named, vectors, "--over", 0.8, "-o", kept, "--repeats", repeats)
     assert ended.code == 0 and ended.err == f"no vector: 1 of 7 rows of {vectors}\n"
-    assert ended.out.startswith("6 rows: 3 kept, 3 repeat one of 2 of these")
+    assert ended.out.startswith("6 rows: 3 kept, 3 repeats in 2 groups")
     assert rows_of(kept) == [{"row": n, "text": TEXTS[n]} for n in (0, 2, 6)]
     found = {row["row"]: row for row in rows_of(repeats)}
     assert {n: row["repeats"] for n, row in found.items()} == {1: 0, 4: 0, 5: 2}

@@ -51,9 +51,9 @@ def test_json_of_two_queries_is_that_of_each(run: Run, folder: Path):
 
 def test_no_word_in_any_row_is_said_once(run: Run, folder: Path):
     ended = run("search", folder, "-i", of_file(folder, "zzz", "zebra", "bank"))
-    assert ended.err == "found by vectors alone: no row has a word of 2 of 3 queries\n"
+    assert ended.err == "found by vectors alone: no row has a word from 2 of 3 queries\n"
     one = run("search", folder, "parcel", "--where", "id = '3'")
-    assert one.err == "found by vectors alone: no row that fits --where has a word of the query\n"
+    assert one.err == "found by vectors alone: no row that meets --where has a word from the query\n"
 
 
 @pytest.mark.parametrize(

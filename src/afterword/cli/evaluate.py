@@ -28,27 +28,27 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Encoders(Model):
-    """The model, and the methods and steps that it is evaluated with."""
+    """The model, and the methods and post-processing steps to evaluate it with."""
 
     # fmt: off
     model: Annotated[str, Option("-m", "--model", metavar="MODEL",
-        help="A folder, or a model on the Hugging Face Hub.")] = ""
+        help="A model folder, or a model on the Hugging Face Hub.")] = ""
     sentence_transformer: Annotated[Path | None, Option(metavar="FOLDER",
-        help="Instead of --model: a folder whose model sentence-transformers runs itself, such as GloVe.")] = None
+        help="Instead of --model: a folder with a model that sentence-transformers runs itself, such as GloVe.")] = None
     method: o.Methods = None
     post: Annotated[list[str] | None, Option(metavar="STEPS",
         help="Post-processing steps to apply to every method's vectors: none, normalise, "
         "whiten:dimensions=256+normalise, ... May be repeated. Default: none.")] = None
     fit: Annotated[str | None, Option(metavar="FILE",
-        help="Fit whitening, TF-IDF and other fitted parts on the texts in this file, or with target on each "
-        "task's different sentences, without their labels.")] = None
+        help="Fit whitening, TF-IDF and other fitted parts on the texts in this file; target fits them on "
+        "each task's distinct sentences, without labels.")] = None
     batch_tokens: o.BatchTokens = None
     # fmt: on
 
     def candidates(self) -> list[Candidate]:
-        """Load the model, and make a candidate for each method with each list of steps."""
+        """Load the model, and make a candidate for each combination of a method and post-processing steps."""
         if bool(self.model) == bool(self.sentence_transformer):
-            raise typer.BadParameter("pass --model or --sentence-transformer", param_hint="--model")
+            raise typer.BadParameter("pass either --model or --sentence-transformer", param_hint="--model")
         if self.sentence_transformer and self.method:
             raise typer.BadParameter("has no effect with --sentence-transformer: remove it", param_hint="--method")
         from ..methods import classical
@@ -81,19 +81,19 @@ class Results:
     # fmt: off
     title: ClassVar = "Tasks and results"
     tasks: Annotated[list[str] | None, Option(metavar="TASKS",
-        help="Tasks to run, separated by commas: groups or names (see --list), or .jsonl, .csv, .tsv or .parquet files "
-        "of scored pairs. cmteb is C-MTEB with mteb's data, mteb:NAME is any task of mteb. NAME:option=value sets a "
+        help="Comma-separated tasks to run: groups or names (see --list), or .jsonl, .csv, .tsv or .parquet files "
+        "of scored pairs. cmteb is C-MTEB with mteb's data, mteb:NAME is any mteb task. NAME:option=value sets a "
         "task's option. May be repeated.")] = None
     data: Annotated[str | None, Option(metavar="DIR",
         help="Folder of the data sets, or hub to download them.")] = None
     out: Annotated[Path, Option(metavar="DIR",
-        help="Folder for the results. Tasks with results are skipped.")] = Path("results")
+        help="Folder for the results. Tasks that already have results are skipped.")] = Path("results")
     name: Annotated[str | None, Option(metavar="NAME",
-        help="Name of the model in results. Default: its folder's.")] = None
+        help="Name of the model in results. Default: the name of its folder.")] = None
     overwrite: Annotated[bool, Option("--overwrite",
-        help="Delete results of a different encoder under the same name.")] = False
+        help="Delete results that a different encoder saved under the same name.")] = False
     seeds: Annotated[str, Option(metavar="N,N",
-        help="Random seeds of folds, classifiers and clusterings. With several, results are mean ± deviation.")] = "0"
+        help="Random seeds for folds, classifiers and clusterings. Results of several are mean ± deviation.")] = "0"
     # fmt: on
 
 
@@ -101,13 +101,13 @@ def evaluate(
     *,
     encoders: Encoders,
     results: Results,
-    list_tasks: Annotated[bool, Option("--list", help="List the tasks and end.")] = False,
+    list_tasks: Annotated[bool, Option("--list", help="List the tasks and exit.")] = False,
     progress: o.Progress = None,
 ) -> int:
-    """Evaluate a model with several methods on tasks.
+    """Evaluate a model on tasks, with one or more methods.
 
-    Results are written to OUT/MODEL/METHOD/TASK.json, in mteb's format, and to tables. A task that has results is
-    skipped. If a task cannot be run, the others continue, and the exit code is 1.
+    Results are written to OUT/MODEL/METHOD/TASK.json, in mteb's format, and summarised in tables. A task that
+    already has results is skipped. If a task cannot be run, the others still run, and the exit code is 1.
 
     Examples:
         afterword evaluate --list
@@ -117,11 +117,11 @@ def evaluate(
         typer.echo(task_list())
         return 0
     if not results.tasks:
-        raise typer.BadParameter("pass a task or a group that --list shows, or a file of pairs", param_hint="--tasks")
+        raise typer.BadParameter("pass a task or group from --list, or a file of pairs", param_hint="--tasks")
     seeds = numbers(results.seeds, "--seeds")
     from ..tasks.catalogue import jobs
 
-    runs = jobs(results.tasks, results.data, mteb_task)  # a mistake in a name is reported before torch is imported
+    runs = jobs(results.tasks, results.data, mteb_task)  # report a misspelled name before torch is imported
     from ..tasks.runner import Evaluation, file_name
 
     title, out = results.name or title_of(str(encoders.sentence_transformer or encoders.model)), results.out
@@ -149,7 +149,7 @@ def evaluate(
 
 
 def mteb_task(name: str) -> MtebTask:
-    """Return a task of mteb; only then are mteb's adapter and torch imported."""
+    """Return an mteb task; mteb's adapter and torch are imported only for this."""
     from ..adapters import mteb
 
     return mteb.mteb_task(name)
@@ -164,7 +164,7 @@ def task_list() -> str:
 
 
 def spelling(spec: str) -> str:
-    """Name a method in results: "best" for "@mine/best.json", "methods:late" for "@mine/methods.py:late"."""
+    """Return a method's name in results: "best" for "@mine/best.json", "methods:late" for "@mine/methods.py:late"."""
     if not spec.startswith("@"):
         return spec
     file, _, name = spec[1:].rpartition(".py:")
@@ -191,7 +191,7 @@ def report(evaluation: Evaluation, out: Path) -> int:
             with atomic_file(out / name) as file:
                 file.write(text.encode())
     if evaluation.failures:
-        rest = f"the rest is in {out}" if by_name else "nothing was scored"
+        rest = f"the other results are in {out}" if by_name else "nothing was scored"
         say(f"{plural(len(evaluation.failures), 'task')} could not be run; {rest}")
     return REJECTED if evaluation.failures else 0
 

@@ -1,4 +1,4 @@
-"""``afterword duplicates`` and ``afterword cluster``: texts that repeat others, and texts sorted by their vectors."""
+"""``afterword duplicates`` and ``afterword cluster``: find near-duplicate texts, and group similar ones."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ from .tables import Column, page_width, table
 if TYPE_CHECKING:
     from ..search.groups import Clusters, Duplicates
 
-GROUPS = 10  # groups that are printed
-MEMBERS = 3  # repeats of a group that are printed
-TYPICAL = 5  # texts of a cluster that are printed
+GROUPS = 10  # maximum number of groups printed
+MEMBERS = 3  # maximum number of repeats printed per group
+TYPICAL = 5  # maximum number of texts printed per cluster
 Record = tuple[int, dict[str, Any]]
-"""The number of a row, and what is listed of it."""
+"""A row's number, and the fields that are listed for it."""
 
 # fmt: off
-File = Annotated[Path | None, Argument(metavar="FILE", show_default=False, help="Texts or vectors, as --input.")]
+File = Annotated[Path | None, Argument(metavar="FILE", show_default=False, help="Same as --input.")]
 Over = Annotated[float, Option("--over", metavar="X",
-    help="Texts whose vectors have a cosine of at least X repeat each other.")]
+    help="Texts count as repeats if the cosine of their vectors is at least X.")]
 KeptFile = Annotated[Path | None, Option("-o", "--output", metavar="FILE",
-    help="Write the rows that are kept to this .jsonl, .csv or .parquet file.")]
+    help="Write the kept rows to this .jsonl, .csv or .parquet file.")]
 RepeatsFile = Annotated[Path | None, Option("--repeats", metavar="FILE",
-    help="Write the other rows to this file: row, line or id, text, the row that each repeats, their cosine.")]
+    help="Write the other rows to this file: row, line or id; text; the row that it repeats; their cosine.")]
 Number = Annotated[str, Option("--k", metavar="N",
-    help="Number of clusters, or auto: the one with the best silhouette.")]
+    help="Number of clusters, or auto for the number with the best silhouette.")]
 Seed = Annotated[int, Option("--seed", min=0, metavar="N",
-    help="Seed: the same one gives the same clusters on one machine.")]
+    help="Random seed; the same seed gives the same clusters on the same machine.")]
 ClustersFile = Annotated[Path | None, Option("-o", "--output", metavar="FILE",
-    help="Write line, text and cluster of each row to this .jsonl, .csv or .parquet file.")]
+    help="Write each row's line, text and cluster to this .jsonl, .csv or .parquet file.")]
 # fmt: on
 
 
@@ -52,10 +52,10 @@ def duplicates(
     repeats: RepeatsFile = None, overwrite: o.Overwrite = False, batch_tokens: o.BatchTokens = None,
     as_json: o.AsJson = False, progress: o.Progress = None,
 ) -> int:  # fmt: skip
-    """Find texts that repeat others, or nearly so, and keep one of each.
+    """Find duplicate and near-duplicate texts, and keep one of each.
 
-    The input is texts to embed with --model, or vectors: a .parquet file of `afterword embed`, the folder of a job or
-    of an index. All pairs are compared. A text is in a group if it is near any text of it; the first row is kept.
+    The input is texts to embed with --model, or stored vectors: a .parquet file from `afterword embed`, a job folder or
+    an index folder. All pairs are compared. A text joins a group if it is close to any of its texts; the first is kept.
 
     Examples:
         afterword duplicates vectors.parquet --over 0.9 -o kept.jsonl
@@ -88,10 +88,9 @@ def cluster(
     output: ClustersFile = None, overwrite: o.Overwrite = False, batch_tokens: o.BatchTokens = None,
     as_json: o.AsJson = False,
 ) -> int:  # fmt: skip
-    """Sort texts into clusters, and print the size, the most distinctive words and five typical texts of each.
+    """Group texts into clusters, and print each cluster's size, most distinctive words and five typical texts.
 
-    The input is as for `afterword duplicates`. Each different text counts once. Cluster 0 is the one with the most
-    texts.
+    The input is the same as for `afterword duplicates`. Each distinct text counts once. Cluster 0 has the most texts.
 
     Examples:
         afterword cluster vectors.parquet --k 8 -o clusters.csv
@@ -149,8 +148,8 @@ def _read_side(path: Path | None, model: OptionalModel, form: Form, method: Meth
     if path is not None and (stored or path.is_dir()):
         if model.model:
             raise typer.BadParameter(
-                f"{path} holds vectors, which are used as they are: leave it out, or name the column of the texts by "
-                "--column to embed them",
+                f"{path} contains vectors and needs no model: remove it, or pass --column to embed the texts in "
+                "that column",
                 param_hint="--model",
             )
         if not stored:
@@ -163,11 +162,11 @@ def _read_side(path: Path | None, model: OptionalModel, form: Form, method: Meth
         return stored_side(file, columns[0])
     if not model.model:
         raise typer.BadParameter(
-            f"{path or 'stdin'} holds no vectors: pass a model for its texts, or a .parquet file of `afterword embed`",
+            f"{path or 'stdin'} contains no vectors: pass a model for its texts, or a file from `afterword embed`",
             param_hint="--model",
         )
     if len(method.methods()) > 1:
-        raise typer.BadParameter("pass one", param_hint="--method")
+        raise typer.BadParameter("pass a single method", param_hint="--method")
     items = read_items(form.open(path))
     return embed_side(items, MethodsEmbedder.open(model.load, method.methods(), method.options(batch_tokens)), path)
 
@@ -182,15 +181,15 @@ def _check_output(path: Path | None, overwrite: bool, *others: Path | None) -> N
         raise InputError(f"{path} is also read or written by this command: choose another file")
     check_target(path)
     if path.suffix.lower() not in (".jsonl", ".csv", ".parquet"):
-        raise InputError(f"{path} has an unknown format: write a .jsonl, .csv or .parquet file")
+        raise InputError(f"{path} has an unknown format: use a .jsonl, .csv or .parquet file")
     if path.exists() and not overwrite:
         raise InputError(f"{path} exists: choose another name, or pass overwrite=True")
 
 
 def _write_list(path: Path, side: Side, records: Sequence[Record], names: Sequence[str]) -> None:
-    """Write records to a .jsonl, .csv or .parquet file, with the columns that were kept with stored rows.
+    """Write records to a .jsonl, .csv or .parquet file, with the kept columns of stored rows.
 
-    A kept column with the name of another one is written as kept_NAME.
+    A kept column whose name is already used is written as kept_NAME.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -220,7 +219,7 @@ def _write_list(path: Path, side: Side, records: Sequence[Record], names: Sequen
 
 
 def _kept_and_repeats(side: Side, groups: Duplicates) -> tuple[list[Record], list[Record]]:
-    """The rows that are kept; and the others, each with the row that it repeats and their cosine."""
+    """Return the kept rows, and the others, each with the row that it repeats and their cosine."""
     kept: list[Record] = []
     repeats: list[Record] = []
     for i, (first, cosine) in enumerate(zip(groups.kept.tolist(), groups.cosines.tolist(), strict=True)):
@@ -234,12 +233,12 @@ def _kept_and_repeats(side: Side, groups: Duplicates) -> tuple[list[Record], lis
 
 
 def _duplicates_page(side: Side, kept: Sequence[Record], repeats: Sequence[Record], over: float) -> list[str]:
-    """A summary, and the largest groups, each under the row that is kept."""
+    """Format a summary and the largest groups, each headed by its kept row."""
     groups: dict[Any, list[dict[str, Any]]] = {}
     for _, record in repeats:
         groups.setdefault(record["repeats"], []).append(record)
     rows = len(kept) + len(repeats)
-    repeated = f", {len(repeats):,} repeat one of {len(groups):,} of these" if groups else ", none repeats another"
+    repeated = f", {plural(len(repeats), 'repeat')} in {plural(len(groups), 'group')}" if groups else ", no repeats"
     lines = [f"{plural(rows, 'row')}: {len(kept):,} kept{repeated} (cosine {over:g} or more)"]
     if not groups:
         return lines
@@ -255,7 +254,7 @@ def _duplicates_page(side: Side, kept: Sequence[Record], repeats: Sequence[Recor
 
 
 def _typical(side: Side, clusters: Clusters, label: int) -> list[dict[str, Any]]:
-    """The texts that are nearest to the centre of a cluster, each once apart from case and punctuation."""
+    """The texts nearest to a cluster's centre, without those that differ only in case or punctuation."""
     typical: dict[str, dict[str, Any]] = {}
     for i in clusters.nearest(label).tolist():
         text = side.texts[i]
@@ -267,7 +266,7 @@ def _typical(side: Side, clusters: Clusters, label: int) -> list[dict[str, Any]]
 
 
 def _clusters_page(clusters: Sequence[dict[str, Any]], scores: Mapping[int, float]) -> list[str]:
-    """The silhouettes that were compared, and a table of the clusters."""
+    """Format the silhouettes that were compared, and a table of the clusters."""
     silhouettes = ", ".join(f"{k}: {score:.3f}" for k, score in scores.items())
     lines = [f"silhouette by number of clusters: {silhouettes}", ""] if scores else []
     cells: list[tuple[str, str, str, str]] = []

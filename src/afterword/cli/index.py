@@ -28,27 +28,27 @@ if TYPE_CHECKING:
     from ..search.index import Index, IndexInfo
     from ..search.rows import Update
 
-DOCUMENT_PROMPTS = ("document", "passage", "corpus")  # as `Encoder.encode_document` looks for them
-SAMPLE = 1000  # rows that are read before the model is loaded, and whose texts tell the language
-STORED_STEP = 50_000  # stored rows of one merge
+DOCUMENT_PROMPTS = ("document", "passage", "corpus")  # in the order that `Encoder.encode_document` tries
+SAMPLE = 1000  # rows that are read before the model is loaded; their texts determine the language
+STORED_STEP = 50_000  # stored rows per merge
 
 
 # fmt: off
-Folder = Annotated[Path, Argument(metavar="FOLDER", help="The folder of the index.")]
+Folder = Annotated[Path, Argument(metavar="FOLDER", help="The index folder.")]
 Stored = Annotated[Path | None, Option("--from", metavar="PATH",
-    help="Take texts and vectors of this .parquet file of `afterword embed`, or of a finished job's folder. -m names "
-    "the model that made them.")]
+    help="Take texts and vectors from this .parquet file written by `afterword embed`, or from a finished job's "
+    "folder. Pass the model that made them with -m.")]
 Id = Annotated[str | None, Option("--id", metavar="NAME",
-    help="The column or field that holds each text's id. Default: a hash of the text, so equal texts are one.")]
+    help="The column or field that holds each text's id. Default: a hash of the text, so equal texts become one row.")]
 PromptName = Annotated[str | None, Option("--prompt-name", metavar="NAME",
-    help="Put the model's prompt of this name before every text. Default: its prompt for documents.")]
+    help="Put the model's prompt with this name before every text. Default: its prompt for documents.")]
 QueryPromptName = Annotated[str | None, Option("--query-prompt-name", metavar="NAME",
-    help="The model's prompt for queries. Default: the one named query, if there is one.")]
+    help="Name of the model's prompt for queries. Default: query, if the model has such a prompt.")]
 Language = Annotated[str | None, Option("--language", metavar="NAME",
-    help="Language of the text index, such as English or German: its stems; or none. Default: English, or none where "
-    "most letters are not Latin.")]
+    help="Language whose word stems the text index uses, such as English or German, or none. Default: English, or "
+    "none if most letters are not Latin.")]
 Prune = Annotated[bool, Option("--prune", help="Delete rows that are no longer in the input.")]
-Status = Annotated[bool, Option("--status", help="Print what is in the index, and nothing else.")]
+Status = Annotated[bool, Option("--status", help="Only print what is in the index.")]
 # fmt: on
 
 
@@ -58,10 +58,9 @@ def index(
     query_prompt_name: QueryPromptName = None, language: Language = None, prune: Prune = False, status: Status = False,
     on_long: o.OnLong = "warn", as_json: o.AsJson = False,
 ) -> int:  # fmt: skip
-    """Build an index of texts, or update it. Texts that are already in it are not embedded again.
+    """Build an index of texts, or update it. Texts already in the index are not embedded again.
 
-    Search it by `afterword search`. A row that cannot be embedded is left out and listed, and the run ends with exit
-    code 1.
+    Search it with `afterword search`. A row that cannot be embedded is left out and listed, and the exit code is 1.
 
     Examples:
         afterword index tickets -m minilm -i tickets.csv --column body --id id
@@ -70,9 +69,9 @@ def index(
     if status:
         return _print_status(folder, as_json)
     if not model.model:
-        raise typer.BadParameter("pass one, such as -m minilm", param_hint="--model")
+        raise typer.BadParameter("pass a model, such as -m minilm", param_hint="--model")
     if stored is not None and chunks.chunk is not None:
-        raise typer.BadParameter("stored vectors are those of complete texts: leave out --chunk", param_hint="--from")
+        raise typer.BadParameter("stored vectors are of complete texts: remove --chunk", param_hint="--from")
     if stored is not None and source.input is not None:
         raise typer.BadParameter("pass --input or --from, not both", param_hint="--from")
     from ..search.index import Index, exists, writing
@@ -88,7 +87,7 @@ def index(
         "loading": {name: getattr(model, name) for name in ("revision", "max_length", "dtype")},
     }  # fmt: skip
     build = Build(folder, model, methods, options, settings, prune, speed.progress)
-    with writing(folder), interruptible(lambda: "rows that were merged are kept; the same command resumes"):
+    with writing(folder), interruptible(lambda: "merged rows are kept; run the same command again to resume"):
         if stored is not None:
             return build.from_stored(stored, names, id, keep is None)
         with closing(source.open(source.input, columns=_with_id(names, id))) as reader:
@@ -100,7 +99,7 @@ def _with_id(names: Sequence[str], id: str | None) -> list[str]:
 
 
 def _kept_names(known: Sequence[str], keep: Sequence[str] | None) -> list[str]:
-    """The columns that the index has, and those of --keep."""
+    """Combine the columns of the index with those of --keep."""
     from ..search.index import COLUMNS
 
     names = list(dict.fromkeys([*known, *read_keep(keep, ())]))
@@ -125,14 +124,14 @@ class Build:
     def from_texts(
         self, reader: Reader, names: Sequence[str], id: str | None, chunking: Chunking | None, window: int
     ) -> int:
-        """Embed the texts of an open input that the index does not have. Returns the exit code."""
+        """Embed the texts of an open input that are not yet in the index, and return the exit code."""
         from ..jobs.rows import items_of, windows
         from ..search.rows import STEP, Update
 
         items = items_of(reader, None, None, _with_id(names, id))
-        first = list(islice(items, SAMPLE))  # mistakes in the input are found before the model is loaded
+        first = list(islice(items, SAMPLE))  # find mistakes in the input before the model is loaded
         if not first and not self.prune:
-            raise DataError(f"the input is empty: {self.folder} is not written")
+            raise DataError(f"the input is empty: {self.folder} was not written")
         embedder, info = self._load(id)
         kinds = {name: reader.kinds[name] for name in names}
         index = self._open(embedder, info, kinds, [item.text for item in first if item.text])
@@ -144,7 +143,7 @@ class Build:
         return self._finish(update)
 
     def from_stored(self, path: Path, names: Sequence[str], id: str | None, every: bool) -> int:
-        """Take the texts and vectors of a file or a job. Returns the exit code."""
+        """Take texts and vectors from a file or a job, and return the exit code."""
         from ..search.rows import Update
         from ..search.stored import StoredRows, same_encoder
 
@@ -165,7 +164,7 @@ class Build:
         return self._finish(update)
 
     def _load(self, id: str | None) -> tuple[MethodsEmbedder, IndexInfo]:
-        """Load the model. Returns what embeds texts, and what an index records of it."""
+        """Load the model, and return its embedder and the information that an index records about it."""
         from ..jobs.recipe import MethodsEmbedder
         from ..jobs.shard import made_by
         from ..search.index import IndexInfo
@@ -183,7 +182,7 @@ class Build:
     def _open(
         self, embedder: MethodsEmbedder, info: IndexInfo, kinds: Mapping[str, Any], texts: Sequence[str]
     ) -> Index:
-        """Open the index, or its unfinished first build, or else create it; add the kept columns."""
+        """Open the index or its unfinished first build, otherwise create it, and add the kept columns."""
         from ..search.index import FIRST, TABLE, Index, exists, language_of
         from ..search.stored import same_encoder
 
@@ -199,7 +198,7 @@ class Build:
         return index
 
     def _finish(self, update: Update) -> int:
-        """Delete old rows, build the text and vector indexes, and report. Returns the exit code."""
+        """Delete old rows, build the text and vector indexes, report, and return the exit code."""
         from ..jobs.output import Rejects
         from ..search.index import exists
 
@@ -210,7 +209,7 @@ class Build:
         rejected = f"{len(update.rejected):,} rejected, listed in {listing}"
         if prune and update.nameless:
             nameless = plural(update.nameless, "rejected row")
-            say(f"nothing is pruned: {nameless} without an id may be any row of the index")
+            say(f"nothing is pruned: {nameless} without an id could be any row of the index")
             prune = False
         deleted, index = update.finish(prune), update.index
         if not index.rows and not exists(self.folder):
@@ -231,9 +230,9 @@ def _embed(
     update: Update, parts: Iterator[list[Item]], embedder: MethodsEmbedder, chunking: Chunking | None, reader: Reader,
     bar: Bar,
 ) -> None:  # fmt: skip
-    """Embed new rows a window at a time, and merge them.
+    """Embed new rows one window at a time, and merge them into the index.
 
-    Windows are cut by the input alone, so that a resumed build has the vectors of an uninterrupted one.
+    Windows depend on the input alone, so that a resumed build has the same vectors as an uninterrupted one.
     """
     from ..jobs.rows import Item, embed_window
 

@@ -1,4 +1,4 @@
-"""``afterword methods`` describes the methods, and ``afterword inspect`` a model and the way it is run."""
+"""``afterword methods`` and ``afterword inspect``: describe the methods, or a model and how it runs."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ WAYS = {
 
 def methods(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="NAME", help="Methods to describe in full. Default: a list of all.")
+        list[str] | None, typer.Argument(metavar="NAME", help="Methods to describe in full. Default: list all.")
     ] = None,
 ) -> int:
-    """List all methods with their papers and costs, or describe some: what they do, their options and defaults.
+    """List all methods with their papers and costs, or describe some with their options and defaults.
 
     Examples:
         afterword methods
@@ -57,8 +57,10 @@ def methods(
     if not names or WITH_TEMPLATES & set(names):
         lines += ["", "templates", *definitions(list(TEMPLATES.items()), width, "    ")]
     if not names:
-        lines += ["", *wrapped("`afterword methods NAME` describes the options of a method.", width)]
-        lines += wrapped('Write --method reba:copies=3,pool=mean; a value with a comma in "double quotes".', width)
+        lines += ["", *wrapped("`afterword methods NAME` describes a method's options.", width)]
+        lines += wrapped(
+            'Pass options as in --method reba:copies=3,pool=mean; put a value with a comma in "double quotes".', width
+        )
     typer.echo("\n".join(lines))
     return 0
 
@@ -70,7 +72,7 @@ def _short(method: Mapping[str, Any]) -> str:
 
 
 def entry(method: Callable[..., Any]) -> dict[str, Any]:
-    """Describe a method, from its docstring and signature.
+    """Describe a method from its docstring and signature.
 
     >>> from afterword.methods import reba
     >>> entry(reba)["options"][0]["name"], entry(reba)["options"][0]["default"]
@@ -109,7 +111,7 @@ def _choices(hint: Any) -> list[str]:
 
 
 def spelled(value: object) -> str:
-    """Spell a default value as ``--method`` does.
+    """Spell a default value as it is written in ``--method``.
 
     >>> spelled(None), spelled(True), spelled("mean")
     ('none', 'true', 'mean')
@@ -120,7 +122,7 @@ def spelled(value: object) -> str:
 
 
 def described(method: Mapping[str, Any], width: int) -> list[str]:
-    """Format a description in lines."""
+    """Format a method's description as lines."""
     lines = [method["name"]]
     for paragraph in (method["summary"], *method["notes"], f"Source: {method['source']}", f"Cost: {method['cost']}"):
         lines += wrapped(paragraph, width, "    ")
@@ -132,7 +134,7 @@ def described(method: Mapping[str, Any], width: int) -> list[str]:
 
 
 def inspect(model: Model, method: o.Method = None, as_json: o.AsJson = False) -> int:
-    """Print a model's properties, how it is run, and which methods to try.
+    """Print a model's properties, how it runs, and which methods to try.
 
     Examples:
         afterword inspect -m minilm
@@ -177,11 +179,11 @@ def suggestions(encoder: Encoder) -> list[dict[str, str]]:
     f = encoder.backbone.facts
     masked = encoder.backbone.tokenizer.hf.mask_token_id is not None
     ditto = "ditto" if f.heads >= 10 else f"ditto:head=1-{f.heads}"
-    suited = [("classical", True, "the mean of the last layer: where to start")]
+    suited = [("classical", True, "the mean of the last layer: a good start")]
     if f.causal:
         suited += [
             ("reba:pool=mean", f.attention, "the text twice; each token adds the later tokens that attend to it"),
-            ("echo", True, "the text twice, the second copy pooled: its tokens attend to all of the text"),
+            ("echo", True, "the text twice, pooling the second copy, whose tokens attend to the whole text"),
             ("prompt:template=eol", True, "the hidden state that predicts one word for the text"),
             ("bellm", f.way != "eager", "bidirectional attention in the last layer"),
         ]
@@ -200,7 +202,7 @@ def summary(report: Mapping[str, Any]) -> list[str]:
     weights = "packed" if report["packed"] else "ordinary"
     rows = [
         ("model", f"{report['model']} ({report['kind']}, {report['parameters'] / 1e6:.1f} M parameters)"),
-        ("layers", f"{report['layers']} of {report['heads']} heads, width {report['width']}"),
+        ("layers", f"{report['layers']} with {report['heads']} heads each, width {report['width']}"),
         ("direction", "causal: a token attends to earlier tokens" if report["causal"] else "bidirectional"),
         ("limit", f"{report['max_length']} tokens" if report["max_length"] else "no limit"),
         ("device", f"{report['device']}, {report['dtype']}, {weights} linear layers"),

@@ -1,6 +1,6 @@
-"""Groups of options that verbs share, and what they stand for: a model to load, texts to read, a file to write.
+"""Groups of options shared by verbs, such as those to load a model, read texts or write a file.
 
-`expanded` replaces a parameter of a group's type by the fields of the group; ``title`` heads them in the help.
+`expanded` replaces a parameter whose type is a group with the group's fields; ``title`` is their heading in the help.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Models = Annotated[
     list[str],
     typer.Option(
         "-m", "--model", show_default=False, metavar="MODEL",
-        help="A folder, or a model on the Hugging Face Hub. May be repeated, to compare models.",
+        help="A model folder, or a model on the Hugging Face Hub. May be repeated to compare models.",
     ),
 ]  # fmt: skip
 
@@ -62,7 +62,7 @@ class Model(Loading):
     model: o.Model = field(kw_only=True)
 
     def load(self, method: AnyMethod | None) -> Encoder:
-        """Load the encoder; without a method, with that of the folder."""
+        """Load the encoder; without a method, use the one saved in the folder."""
         source = self.located()  # before torch is imported
         from ..encoder import Encoder
         from ..files.read_encoder import read_located
@@ -75,7 +75,7 @@ class Model(Loading):
         return Encoder(**parts)
 
     def located(self) -> ModelSource:
-        """Find the model; raises ModelError if it does not exist, or its folder holds no model."""
+        """Find the model; raises ModelError if it does not exist, or if its folder contains no model."""
         from ..backbone.model_source import ModelSource, check_folder
 
         source = ModelSource(self.model, self.revision).located()
@@ -87,14 +87,14 @@ class Model(Loading):
 
 @dataclass(frozen=True)
 class OptionalModel(Model):
-    """A model that may be left out: an index names its model, and stored vectors need none."""
+    """A model that may be omitted: an index records its model, and stored vectors need none."""
 
     model: o.Model = ""
 
 
 @dataclass(frozen=True)
 class Separated:
-    """How a file of text is written."""
+    """The format of a text file."""
 
     title: ClassVar = "Input"
     delimiter: o.Delimiter = None
@@ -102,7 +102,7 @@ class Separated:
     no_header: o.NoHeader = False
 
     def form(self) -> FileForm:
-        """The layout of the file."""
+        """Return the layout of the file."""
         from ..files.read import FileForm, check_encoding
 
         delimiter = {"tab": "\t", "\\t": "\t"}.get(self.delimiter or "", self.delimiter)
@@ -120,7 +120,7 @@ class Form(Separated):
     field: o.Field = None
 
     def open(self, path: Path | None, texts: Sequence[str] | None = None, columns: Sequence[str] = ()) -> Reader:
-        """Open texts from arguments, else a file with further columns, else (None or ``-``) the standard input."""
+        """Open `texts` if there are any, otherwise the file, keeping `columns`; None or ``-`` is standard input."""
         from ..files.read import ListedReader, open_texts
 
         if texts:
@@ -140,7 +140,7 @@ class Input(Form):
 
 @dataclass(frozen=True)
 class Method:
-    """The method, and what is done to texts before it and to vectors after it."""
+    """The method, and the options for its texts and vectors."""
 
     title: ClassVar = "Method"
     method: o.Methods = None
@@ -151,11 +151,11 @@ class Method:
     on_long: o.OnLong = "warn"
 
     def methods(self) -> dict[str, AnyMethod]:
-        """The methods by the name of their vectors."""
+        """Parse the methods, keyed by the name of their vectors."""
         return read_methods(self.method)
 
     def options(self, batch_tokens: int | None) -> dict[str, Any]:
-        """The options of `Encoder.encode`."""
+        """Return the arguments for `Encoder.encode`."""
         return {
             "prompt": self.prompt, "prompt_name": self.prompt_name, "normalize_embeddings": self.normalize,
             "truncate_dim": self.truncate_dim, "batch_tokens": batch_tokens, "on_long": self.on_long,
@@ -164,7 +164,7 @@ class Method:
 
 @dataclass(frozen=True)
 class Output:
-    """The file of vectors."""
+    """The output file of vectors."""
 
     title: ClassVar = "Output"
     output: o.Output = None
@@ -175,7 +175,7 @@ class Output:
 
 @dataclass(frozen=True)
 class Speed:
-    """How the work is cut into pieces, and whether its progress is drawn."""
+    """The sizes of batches and windows, and whether to show progress."""
 
     title: ClassVar = "Speed and memory"
     batch_tokens: o.BatchTokens = None
@@ -184,11 +184,11 @@ class Speed:
 
 
 TITLES = {f.name: str(group.title) for group in (Model, Input, Method, Output, Speed) for f in fields(group)}
-"""The headings in the help of options that verbs share."""
+"""The help headings of shared options."""
 
 
 def expanded(verb: Callable[..., int]) -> Callable[..., int]:
-    """Replace the parameters of a verb that are groups (dataclasses) by the fields of the groups."""
+    """Replace a verb's parameters that are groups (dataclasses) with the fields of those groups."""
     hints = get_type_hints(verb, include_extras=True)
     groups: dict[str, Any] = {name: hint for name, hint in hints.items() if is_dataclass(hint)}
 
@@ -222,19 +222,19 @@ def _parameters(group: Any) -> list[Parameter]:
 
 @dataclass(frozen=True)
 class Texts:
-    """The texts that are measured."""
+    """The texts to measure."""
 
     title: ClassVar = "Input"
     input: o.Input = None
     pairs: Annotated[
         Path | None,
-        typer.Option("--pairs", metavar="FILE", help="Use the texts in sentence1 and sentence2 of this file."),
+        typer.Option("--pairs", metavar="FILE", help="Use the texts in this file's columns sentence1 and sentence2."),
     ] = None
     format: o.Format = None
     field: o.Field = None
 
     def read(self) -> list[str]:
-        """The texts of the pairs, each once, or those of the input."""
+        """Read the distinct texts of the pairs, or the texts of the input."""
         from ..tasks.task import read_rows
 
         if self.pairs is None:
@@ -254,14 +254,14 @@ class Run(Loading):
     as_json: o.AsJson = False
 
     def load(self, model: str, method: AnyMethod | None) -> Encoder:
-        """Load a model with a method, or with that of its folder."""
+        """Load a model with a method, by default the one saved in its folder."""
         options = {f.name: getattr(self, f.name) for f in fields(Loading)}
         return Model(model=model, **options).load(method)
 
     def encoders(
         self, models: Sequence[str], methods: Mapping[str, AnyMethod]
     ) -> Iterator[tuple[str, Encoder, Limits]]:
-        """Each model with each method, one model in memory at a time: its name in results, encoder and limits."""
+        """Yield a name, encoder and limits for each model with each method, with one model in memory at a time."""
         from ..encode.limits import Limits
         from ..encoder import Encoder
 
@@ -278,11 +278,11 @@ class Run(Loading):
                 yield " ".join(name), encoder, limits
 
     def names(self, models: Sequence[str]) -> dict[str, str]:
-        """The models with their short names."""
+        """Map the models to their short names."""
         return distinct(models, short_name)
 
     def show(self, results: Sequence[Any], tables: Sequence[Table]) -> int:
-        """Print measurements as JSON, or their tables. Returns the exit code."""
+        """Print measurements as JSON or as tables, and return the exit code."""
         from ..papers.measurement import for_json
 
         found = json.dumps(for_json(results), ensure_ascii=False) if self.as_json else None
@@ -292,7 +292,7 @@ class Run(Loading):
 
 @dataclass(frozen=True)
 class Figure:
-    """The figure of the results."""
+    """The plot of the results."""
 
     title: ClassVar = "Output"
     plot: o.Plot = None
@@ -306,23 +306,23 @@ class Figure:
             check(self.plot, self.dark)
 
     def draw(self, draw: Callable[..., None], *results: Any, model: str = "", **options: Any) -> None:
-        """Call ``draw(path, *results)`` if there is --plot; with a model, the file is named after it too."""
+        """With --plot, call ``draw(path, *results)``; a model's name, if any, is added to the file name."""
         if self.plot is not None:
             path = self.plot.with_stem(f"{self.plot.stem}-{model.replace('/', '-')}") if model else self.plot
             draw(path, *results, dark=self.dark, **options)
 
 
 def read_input(input: Path | None, format: o.Format = None, field: str | None = None) -> list[str]:
-    """Read the texts of a file or of stdin, at least one; a row that cannot be used is an error."""
+    """Read at least one text from a file or stdin; an unusable row is an error."""
     from ..errors import DataError
 
     if texts := list(items(None, input, format, field)):
         return texts
-    raise DataError(f"{input or 'stdin'} holds no text: pass at least one")
+    raise DataError(f"{input or 'stdin'} contains no text: pass at least one")
 
 
 def items(text: str | None, input: Path | None, format: o.Format, field: str | None) -> Iterator[str]:
-    """Read the text of an argument, or the texts of a file or of stdin; a row that cannot be used is an error."""
+    """Yield the text of an argument, or the texts of a file or stdin; an unusable row is an error."""
     from ..errors import BadRow
     from ..jobs.rows import items_of
 
@@ -334,7 +334,7 @@ def items(text: str | None, input: Path | None, format: o.Format, field: str | N
 
 
 def _filled(value: Any) -> str:
-    """The text of a pair, checked as one of --input is."""
+    """Check a pair's text in the same way as a text of --input."""
     from ..jobs.rows import fault
 
     if problem := fault(value):
@@ -343,7 +343,7 @@ def _filled(value: Any) -> str:
 
 
 def distinct(names: Iterable[str], short: Callable[[str], str]) -> dict[str, str]:
-    """A short name for each name; where short names are equal, the long one."""
+    """Map each name to its short form, or to itself if another name has the same short form."""
     names = dict.fromkeys(names)
     counts = Counter(map(short, names))
     return {name: short(name) if counts[short(name)] == 1 else name for name in names}
@@ -361,7 +361,7 @@ def check_device(device: str | None) -> None:
 
 
 def read_methods(specs: Sequence[str] | None) -> dict[str, AnyMethod]:
-    """Methods by the name of their vectors: "vector" for a single method, else the method as the user wrote it."""
+    """Parse methods, keyed by the name of their vectors: "vector" for a single method, else the method as typed."""
     from ..methods.serialize import parse_method
 
     specs = list(dict.fromkeys(specs or ()))
@@ -371,12 +371,12 @@ def read_methods(specs: Sequence[str] | None) -> dict[str, AnyMethod]:
 
 
 def check_condition(methods: Iterable[AnyMethod], conditional: bool) -> None:
-    """Refuse a template with ``{condition}`` without a condition, and the reverse, before a model is loaded."""
+    """Refuse a condition without ``{condition}`` in the template, or the reverse, before a model is loaded."""
     for method in methods:
         needed = any("condition" in member.layout.fields for member in method.members)
         if needed != conditional:
-            holds = "holds" if needed else "does not hold"
-            raise typer.BadParameter(f"the template of {method} {holds} {{condition}}", param_hint="--condition")
+            contains = "contains" if needed else "does not contain"
+            raise typer.BadParameter(f"the template of {method} {contains} {{condition}}", param_hint="--condition")
 
 
 def short_name(model: str) -> str:
@@ -385,25 +385,25 @@ def short_name(model: str) -> str:
 
 
 def check_texts(texts: Sequence[str], path: Path | None) -> None:
-    """Raise typer.BadParameter if texts and a file are passed, or the name of a file is passed as a text."""
+    """Raise typer.BadParameter if both texts and a file are passed, or if a text is the name of a file."""
     from ..files.read import FORMATS, format_of
 
     if path is not None:
         raise typer.BadParameter("pass texts, or a file with --input, not both")
     for text in texts:
         if format_of(Path(text)) in FORMATS and os.path.isfile(text):
-            raise typer.BadParameter(f"{text!r} is a file: --input {text} reads it", param_hint="TEXTS")
+            raise typer.BadParameter(f"{text!r} is a file: pass --input {text} to read it", param_hint="TEXTS")
 
 
 def stdin_bytes(is_read: bool = True) -> BinaryIO:
     """Return standard input as bytes; if it is read from a keyboard, say so."""
     if is_read and sys.stdin.isatty():
-        say("texts from the keyboard, one a line; Ctrl-D ends them")
+        say("reading texts from the keyboard, one per line; finish with Ctrl-D")
     return sys.stdin.buffer
 
 
 def read_keep(spelled: Sequence[str] | None, taken: Sequence[str]) -> list[str]:
-    """The names of the columns to keep, none of which the output already has (``taken``).
+    """Parse the names of the columns to keep; refuse names that the output already uses (``taken``).
 
     >>> read_keep(['id,"last, first"', "channel"], ["text", "vector"])
     ['id', 'last, first', 'channel']
@@ -412,14 +412,14 @@ def read_keep(spelled: Sequence[str] | None, taken: Sequence[str]) -> list[str]:
     for name in names:
         if name in taken:
             raise typer.BadParameter(
-                f"the output already has a column {name!r}: rename that of the input", param_hint="--keep"
+                f"the output already has a column {name!r}: rename the input's", param_hint="--keep"
             )
     return names
 
 
 def numbers(spelled: str | None, option: str, kind: Callable[[str], Any] = int) -> tuple[Any, ...]:
-    """The numbers of a list such as ``1,2``."""
+    """Parse a list of numbers such as ``1,2``."""
     try:
         return tuple(kind(part) for part in spelled.split(",")) if spelled else ()
     except ValueError:
-        raise typer.BadParameter(f"{spelled!r}: write numbers separated by commas", param_hint=option) from None
+        raise typer.BadParameter(f"{spelled!r}: pass numbers separated by commas", param_hint=option) from None

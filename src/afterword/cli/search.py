@@ -1,4 +1,4 @@
-"""``afterword search``: the rows of an index that fit a query."""
+"""``afterword search``: find the rows of an index that match a query."""
 
 from __future__ import annotations
 
@@ -30,24 +30,24 @@ By = Literal["hybrid", "vector", "text"]
 
 
 # fmt: off
-Folder = Annotated[Path, Argument(metavar="FOLDER", help="The folder of the index.")]
-Query = Annotated[list[str] | None, Argument(metavar="QUERY", help="The query. Default: those of --input or stdin.")]
+Folder = Annotated[Path, Argument(metavar="FOLDER", help="The index folder.")]
+Query = Annotated[list[str] | None, Argument(metavar="QUERY", help="The query. Default: read from --input or stdin.")]
 IndexMethod = Annotated[str | None, Option("--method", metavar="METHOD",
-    help="The method. Default: the one that the index names.")]
+    help="The method. Default: the one recorded in the index.")]
 JudgedQueries = Annotated[Path | None, Option("--queries", metavar="FILE",
-    help="Measure the index by this .jsonl, .csv, .tsv or .parquet file of queries, with an id (_id or id) and a text "
-    "in each row: print nDCG@10, recall@10 and MRR@10 by the judgements of --qrels.")]
+    help="Evaluate the index on the queries in this .jsonl, .csv, .tsv or .parquet file, with an id (_id or id) and a "
+    "text in each row: print nDCG@10, recall@10 and MRR@10, using the judgements of --qrels.")]
 Qrels = Annotated[Path | None, Option("--qrels", metavar="FILE",
-    help="Relevance judgements: BEIR's columns query-id, corpus-id and score. A document with "
+    help="File of relevance judgements, with BEIR's columns query-id, corpus-id and score. A document with "
     "a score above 0 is relevant.")]
-Top = Annotated[int, Option("--top", min=1, max=1_000_000, metavar="N", help="Number of rows of a query.")]
+Top = Annotated[int, Option("--top", min=1, max=1_000_000, metavar="N", help="Number of rows per query.")]
 SearchBy = Annotated[By | None, Option("--by", metavar="BY",
-    help="vector finds by meaning and scores by the cosine; text finds by words and scores by BM25; hybrid joins both "
-    "by their ranks. Default: hybrid.")]
+    help="vector searches by meaning and scores by cosine; text searches by words and scores by BM25; hybrid merges "
+    "the two rankings. Default: hybrid.")]
 Where = Annotated[str | None, Option("--where", metavar="SQL",
-    help="Only rows that fit this condition, as in \"channel = 'email'\".")]
-Exact = Annotated[bool, Option("--exact", help="Compare all vectors, and use no vector index.")]
-Each = Annotated[bool, Option("--each", help="One row per document: its best chunk.")]
+    help="Only rows that meet this condition, such as \"channel = 'email'\".")]
+Exact = Annotated[bool, Option("--exact", help="Compare all vectors instead of using the vector index.")]
+Each = Annotated[bool, Option("--each", help="Print only the best chunk of each document.")]
 # fmt: on
 
 
@@ -56,13 +56,13 @@ def search(
     judged_queries: JudgedQueries = None, qrels: Qrels = None, top: Top = 10, by: SearchBy = None, where: Where = None,
     exact: Exact = False, each: Each = False, on_long: o.OnLong = "warn", as_json: o.AsJson = False,
 ) -> int:  # fmt: skip
-    """Search an index that `afterword index` made, by meaning and by words.
+    """Search an index made by `afterword index`, by meaning and by words.
 
-    The words after FOLDER are one query; --input takes a file with a query in each row. The model is the one that made
-    the index; another one is refused. Code is never run because an index names it: an index of a model with code, or of
-    a custom method, needs -m and --method.
+    The words after FOLDER form one query; --input reads a file with one query per row. The model must be the one that
+    made the index. Code that only the index refers to is never run: an index of a model with code, or of a custom
+    method, needs -m and --method.
 
-    With --queries and --qrels it prints how well your own queries are answered: by text, by vectors, and by both.
+    With --queries and --qrels, print how well your own queries are answered by text, by vectors, and by both.
 
     Examples:
         afterword search tickets "a parcel that never came"
@@ -76,7 +76,7 @@ def search(
         missing = "--queries" if judged_queries is None else "--qrels"
         raise typer.BadParameter("pass both --queries and --qrels", param_hint=missing)
     if judged_queries is not None and (query or source.input is not None):
-        raise typer.BadParameter("the queries are those of --queries: leave out QUERY and --input", param_hint="QUERY")
+        raise typer.BadParameter("--queries supplies the queries: remove QUERY and --input", param_hint="QUERY")
     index = Index.open(folder)
     settings, by_text = Search(top, by or "hybrid", where, exact, each), by == "text"
     if where is not None:
@@ -97,14 +97,14 @@ def search(
     typer.echo("\n".join(_json(results) if as_json else _page(results)))
     unmatched = 0 if by == "vector" else sum(not result.matched for result in results)
     if unmatched and not by_text:
-        where_ = " that fits --where" if where else ""
+        where_ = " that meets --where" if where else ""
         share = "the query" if len(results) == 1 else f"{unmatched:,} of {len(results):,} queries"
-        say(f"found by vectors alone: no row{where_} has a word of {share}")
+        say(f"found by vectors alone: no row{where_} has a word from {share}")
     return 0
 
 
 def encoder_of(index: Index, choice: Model, method: str | None) -> Encoder:
-    """Load the encoder that made an index. Code that only the index names is never run."""
+    """Load the encoder that made an index. Code that only the index refers to is never run."""
     info = index.info
     loading = {name: getattr(choice, name) or value for name, value in info.loading.items()}
     used = replace(choice, model=choice.model or info.model, **loading)
@@ -121,7 +121,7 @@ def _measured(
     index: Index, queries: Path, qrels: Path, settings: Search, by: By | None,
     vectors_of: Callable[[list[str]], Any], as_json: bool,
 ) -> list[str]:  # fmt: skip
-    """The metrics of each way of searching on judged queries, as JSON or as a table."""
+    """Format the metrics of each kind of search on judged queries, as JSON or as a table."""
     from ..search.find import METRICS, JudgedQueries, measure
 
     judged = JudgedQueries.read(index, queries, qrels)
@@ -142,20 +142,20 @@ def _measured(
 
 
 def _read_queries(reader: Reader) -> list[str]:
-    """The queries of an input."""
+    """Read the queries of an input."""
     from ..jobs.rows import items_of
 
     items = list(items_of(reader))
     for item in items:
         if item.problem is not None:
-            raise DataError(f"query {item.line} {item.problem}: write what to search for")
+            raise DataError(f"query {item.line} {item.problem}: pass a text to search for")
     if not items:
-        raise DataError("no query: write one after the folder, or pass input=")
+        raise DataError("no query: pass one after the folder, or use input=")
     return [item.text or "" for item in items]
 
 
 def _json(results: Sequence[Result]) -> list[str]:
-    """A line of JSON for each query; kept values are written as `embed` writes them."""
+    """Format a line of JSON for each query; kept values are written as `embed` writes them."""
     from ..jobs.rows import as_json
 
     hits = [[{**vars(hit), "kept": as_json(hit.kept)} for hit in one.hits] for one in results]
@@ -164,7 +164,7 @@ def _json(results: Sequence[Result]) -> list[str]:
 
 
 def _page(results: Sequence[Result]) -> list[str]:
-    """A table for each query, with a row for each hit."""
+    """Format a table for each query, with a row for each hit."""
     from ..jobs.rows import as_json, as_text
 
     lines: list[str] = []

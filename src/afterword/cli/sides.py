@@ -1,4 +1,4 @@
-"""Texts with their vectors, as `similar`, `duplicates` and `cluster` compare them: embedded now, or stored."""
+"""Texts and their vectors, newly embedded or stored, for `similar`, `duplicates` and `cluster`."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ if TYPE_CHECKING:
     from ..methods import AnyMethod
 
 
-MOST = 10_000  # maximum number of rows that are embedded here
-NAMED = 3  # number of rejected rows that are named
+MOST = 10_000  # maximum number of rows embedded here
+NAMED = 3  # maximum number of rejected rows named in a message
 
 
 @dataclass(frozen=True)
 class Side:
-    """The n different texts of an input that have a vector.
+    """The n distinct texts of an input that have a vector.
 
     Attributes:
         texts: the n texts.
-        rows: for each text, the rows that hold it: lines of a file, from 1, or numbers of stored rows, from 0.
+        rows: for each text, the rows that contain it: line numbers in a file, from 1, or stored row numbers, from 0.
         vectors: by method, (n, D).
         key: what `named` returns: the "line", "row" or "id" of a row.
-        rejected: lines without a vector, with the reason.
+        rejected: lines without a vector, with reasons.
         missing: the number of rows without a vector.
-        notes: lines to print on rows without a vector and repeated ones.
+        notes: messages about rows without a vector and repeated rows.
         ids: the ids of stored rows, if they have any.
         kept: reads the columns that were kept with the stored rows, as an Arrow table.
     """
@@ -60,7 +60,7 @@ class Side:
 
 
 def finish(sides: Sequence[Side]) -> int:
-    """Say what was rejected or repeated. Returns the exit code."""
+    """Report rejected and repeated rows, and return the exit code."""
     for side in sides:
         for line in side.notes:
             say(line)
@@ -68,7 +68,7 @@ def finish(sides: Sequence[Side]) -> int:
 
 
 def read_items(reader: Reader) -> list[Item]:
-    """Read the rows of an input that is embedded now, and close it."""
+    """Read the rows of an input to embed, and close it."""
     from ..jobs.rows import items_of
 
     with closing(reader):
@@ -113,14 +113,14 @@ def embed_side(items: Sequence[Item], embedder: MethodsEmbedder, path: Path | No
 
 
 def _reasons(rejected: Sequence[tuple[int, str]]) -> str:
-    """The first rejected rows with their reasons, and the number of the rest."""
+    """List the first rejected rows with their reasons, and count the rest."""
     named = [f"line {line}: {reason}" for line, reason in rejected[:NAMED]]
     more = len(rejected) - NAMED
     return "; ".join([*named, f"and {more:,} more"] if more > 0 else named) or "the input is empty"
 
 
 def stored_side(file: StoredVectors, column: str) -> Side:
-    """The stored texts of a file or a job with the vectors of a column, each once."""
+    """Read the distinct stored texts of a file or a job, with the vectors of one column."""
     missing = int((~file.valid).sum())
     notes = [f"no vector: {missing:,} of {plural(len(file.valid), 'row')} of {file.path}"] if missing else []
     notes += [f"warning: {file.path}: {TextsUnknown(file.unknown)}"] if file.unknown else []
@@ -129,7 +129,7 @@ def stored_side(file: StoredVectors, column: str) -> Side:
 
 
 def _kept(file: StoredVectors) -> Any:
-    """The columns of a file or a job that `embed` kept."""
+    """Read the columns of a file or a job that `embed` kept from its input."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -139,7 +139,7 @@ def _kept(file: StoredVectors) -> Any:
 
 
 def indexed_side(folder: Path) -> Side:
-    """The texts of an index, each once; chunks with one text may have several vectors."""
+    """Read the distinct texts of an index; a text that is a chunk of several documents may have several vectors."""
     import numpy as np
 
     from ..search.index import VECTOR, Index
@@ -173,7 +173,9 @@ def load_as_stored(
         check_condition([encoder.method], condition is not None)
     info = file.infos[column]
     if settings["truncate_dim"] not in (None, info.dimension):
-        raise typer.BadParameter(f"the vectors of {file.path} have {info.dimension}", param_hint="--truncate-dim")
+        raise typer.BadParameter(
+            f"the vectors of {file.path} have {info.dimension} components", param_hint="--truncate-dim"
+        )
     shorter = info.dimension if info.dimension < encoder.dimension else None
     settings = {**settings, "normalize_embeddings": info.normalized, "truncate_dim": shorter}
     if settings["prompt"] is None and settings["prompt_name"] is None:

@@ -25,26 +25,26 @@ if TYPE_CHECKING:
     Rows = NDArray[Any]
 
 MATRIX = 12  # maximum number of columns of a printed matrix
-TOP = 10  # number of pairs that are printed by default
+TOP = 10  # number of pairs printed by default
 HEAD = 12  # maximum length of a method's name above its scores; longer ones are numbered
 BLOCK = 2**22  # maximum number of pairs whose similarities are in memory at once
 
 # fmt: off
 By = Literal["cosine", "dot", "euclidean", "manhattan"]
 Texts = Annotated[list[str] | None, Argument(metavar="TEXT",
-    help="Texts to compare. Default: those of --input or stdin.")]
+    help="Texts to compare. Default: read from --input or stdin.")]
 Against = Annotated[Path | None, Option("--against", metavar="FILE",
-    help="Compare with the texts of this file instead of with each other. Vectors in a .parquet file or a folder that "
-    "`afterword embed` wrote are used as they are, if the same model and method made them.")]
+    help="Compare with the texts in this file instead of with each other. Vectors that `afterword embed` stored in a "
+    ".parquet file or a folder are not computed again if the same model and method made them.")]
 Similarity = Annotated[By | None, Option("--by", metavar="BY",
     help="Similarity function: cosine, dot, euclidean or manhattan (distances are negated). Default: the model's own, "
     "or cosine.")]
 Top = Annotated[int | None, Option("--top", min=0, metavar="N",
-    help="Print the N most similar pairs of all texts. Default: 10, or all with --threshold.")]
+    help="Print the N most similar pairs among all texts. Default: 10, or all with --threshold.")]
 Threshold = Annotated[float | None, Option("--threshold", metavar="X",
-    help="Only pairs with a similarity of at least X.")]
+    help="Print only pairs with a similarity of at least X.")]
 Condition = Annotated[str | None, Option("--condition", metavar="TEXT",
-    help="The value of {condition} in the template, for every text.")]
+    help="Value of {condition} in the template, for every text.")]
 # fmt: on
 
 
@@ -55,7 +55,7 @@ def similar(
 ) -> int:  # fmt: skip
     """Print how similar texts are: a matrix, and the most similar pairs.
 
-    Equal texts are compared once. Several methods give several columns; pairs are sorted by the first.
+    Equal texts are compared once. Each method has its own column; pairs are sorted by the first.
 
     Examples:
         afterword similar -m minilm "a cat sat down" "the feline took a seat" "interest rates rose"
@@ -71,7 +71,7 @@ def similar(
     items = others = None
     if against is not None and stored is None:
         others = read_items(source.open(against))
-    if texts and others is not None:  # then --column and its like describe the file of --against
+    if texts and others is not None:  # then --column and similar options describe the --against file
         items = read_items(Input().open(source.input, texts))
     elif stored is None or stored == against:
         items = read_items(source.open(source.input, texts))
@@ -94,13 +94,13 @@ def similar(
 
 @dataclass(frozen=True)
 class Comparison:
-    """The k most similar pairs of one side, or of two.
+    """The k most similar pairs within one side, or between two.
 
     Attributes:
         sides: the texts that are compared.
         by: the similarity function.
-        threshold: the lowest similarity.
-        rows, columns: (k,) the texts of each pair, the most similar pairs by the first method first.
+        threshold: the minimum similarity.
+        rows, columns: (k,) the numbers of each pair's texts; the most similar pairs by the first method come first.
         scores: (k,) their similarities by method.
     """
 
@@ -128,7 +128,7 @@ def compare(sides: Sequence[Side], by: str, top: int | None, threshold: float | 
 
     if len(sides) == 1 and len(sides[0].texts) < 2:
         why = "".join(f" ({note})" for note in sides[0].notes)
-        raise typer.BadParameter(f"there is one text to compare{why}: pass another, or a file with --against")
+        raise typer.BadParameter(f"there is only one text to compare{why}: pass another, or a file with --against")
     if threshold is not None and threshold > 1 and by == "cosine":
         raise typer.BadParameter(f"{threshold:g} is above 1, the highest cosine: use {threshold / 100:g}",
                                  param_hint="--threshold")  # fmt: skip
@@ -142,7 +142,7 @@ def compare(sides: Sequence[Side], by: str, top: int | None, threshold: float | 
 def nearest(
     a: Array, b: Array, by: str, top: int | None = None, threshold: float | None = None, itself: bool = False
 ) -> tuple[Rows, Rows, Array]:
-    """Find the most similar pairs of rows of ``a`` (n, D) and ``b`` (m, D): both numbers and the similarity (k,)."""
+    """Find the most similar pairs of rows of ``a`` (n, D) and ``b`` (m, D): their row numbers and similarities (k,)."""
     import numpy as np
 
     from ..encode.similarity import similarity
@@ -166,7 +166,7 @@ def nearest(
 
 
 def _json(result: Comparison) -> list[str]:
-    """One line of JSON: the rows in their order, all similarities, and the most similar pairs."""
+    """Format a line of JSON: the rows in input order, all similarities, and the most similar pairs."""
     left, right, tables = result.sides[0], result.sides[-1], result.tables
     rows = [sorted((row, i) for i, rows in enumerate(side.rows) for row in rows) for side in result.sides]
     index = [[i for _, i in each] for each in rows]
@@ -199,7 +199,7 @@ def _number(score: Any) -> float:
 
 
 def _page(result: Comparison, typed: bool) -> list[str]:
-    """A matrix of a few texts, and the most similar pairs. Typed texts have no line numbers."""
+    """Format the matrix if there are few texts, and the most similar pairs. Typed texts have no line numbers."""
     lines = _matrix(result)
     if len(result.rows):
         return [*lines, *[""] * bool(lines), *_pairs(result, typed)]
@@ -207,7 +207,7 @@ def _page(result: Comparison, typed: bool) -> list[str]:
 
 
 def _matrix(result: Comparison) -> list[str]:
-    """A table with a row per text of one side; its columns are the lines of the texts."""
+    """Format a table with a row and a column per text; the headings are line numbers."""
     (side, *others), tables = result.sides, result.tables
     if others or tables is None or len(tables) > 1:
         return []
@@ -222,7 +222,7 @@ def _matrix(result: Comparison) -> list[str]:
 
 
 def _pairs(result: Comparison, typed: bool) -> list[str]:
-    """A table with a row per pair: the similarity by each method, and the two texts."""
+    """Format a table with a row per pair: the similarity by each method, and the two texts."""
     names = [one_line(name) for name in result.scores]
     heads = names if max(map(len, names)) <= HEAD else [f"m{n}" for n in range(1, len(names) + 1)]
     lines: list[str] = []
@@ -245,6 +245,6 @@ def _shown(score: Any) -> str:
 
 
 def _counted(side: Side, i: int) -> str:
-    """A text, after the number of rows that hold it if there are several."""
+    """Format a text, preceded by the number of rows that contain it if there are several."""
     count = len(side.rows[i])
     return (f"({count}x) " if count > 1 else "") + side.texts[i]

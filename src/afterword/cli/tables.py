@@ -1,4 +1,4 @@
-"""Tables and paragraphs that fit the terminal, and Markdown tables where the output is a file or a pipe."""
+"""Tables and paragraphs that fit the terminal, and Markdown tables when the output is a file or a pipe."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from ..papers.measurement import Table as Measured
 
 PIPE = 160  # width of the output in cells, if it is not a terminal
-NARROWEST = 20  # width of the narrowest page
+NARROWEST = 20  # minimum page width
 GAP = 2  # spaces between columns
-TEXT = 12  # width in cells that a column of texts has at least, if scores can be moved to another table for it
-LONGEST = 30  # length of the longest name that has its meaning on the same line
+TEXT = 12  # minimum width of a text column in cells, if scores can be moved to another table to make room
+LONGEST = 30  # maximum length of a name that shares a line with its description
 
 
 def page_width() -> int:
@@ -32,13 +32,13 @@ def terminal() -> int | None:
 
 
 def wrapped(text: str, width: int, indent: str = "", first: str | None = None) -> list[str]:
-    """Wrap a text to lines of at most `width` characters, without breaking at hyphens."""
+    """Wrap a text into lines of at most `width` characters, without breaking at hyphens."""
     head = indent if first is None else first
     return textwrap.wrap(text, width, initial_indent=head, subsequent_indent=indent, break_on_hyphens=False) or [head]
 
 
 def definitions(rows: Sequence[tuple[str, str]], width: int, indent: str = "") -> list[str]:
-    """Format names and their meanings in two columns; a long name gets a line of its own."""
+    """Format names and their descriptions in two columns; a long name gets a separate line."""
     column = min(len(indent) + min(max(len(name) for name, _ in rows), LONGEST) + GAP, width // 2)
     lines: list[str] = []
     for name, meaning in rows:
@@ -61,7 +61,7 @@ class Column:
 
     Attributes:
         cells: the n cells.
-        kind: "label" and "score" are aligned to the right and never cut; "text" is cut to the width that is left.
+        kind: "label" and "score" are aligned to the right and never cut; "text" is cut to the remaining width.
         head: the heading.
     """
 
@@ -71,7 +71,7 @@ class Column:
 
 
 def table(columns: Sequence[Column], width: int) -> list[str]:
-    """Format a table to lines of at most `width` cells. Scores that do not fit follow in a second table.
+    """Format a table as lines of at most `width` cells. Scores that do not fit follow in another table.
 
     >>> table([Column(["0.533", "-0.030"], "score"), Column(["a cat sat down", "no"], "text")], 20)
     [' 0.533  a cat sat d…', '-0.030  no']
@@ -87,7 +87,7 @@ def table(columns: Sequence[Column], width: int) -> list[str]:
 
 
 def measured(tables: Iterable[Measured], width: int) -> Iterator[str]:
-    """Format tables of `afterword.papers` to lines of at most `width` cells, with a blank line between tables."""
+    """Format tables of `afterword.papers` as lines of at most `width` cells, with a blank line between tables."""
     for i, one in enumerate(tables):
         yield from [""] * (i > 0)
         yield from one.title
@@ -102,7 +102,7 @@ def measured(tables: Iterable[Measured], width: int) -> Iterator[str]:
 
 
 def laid_out(cells: Sequence[Sequence[str]], width: int | None) -> str:
-    """Format a table of names and scores: as Markdown without a width, else to lines of at most `width` cells.
+    """Format a table of names and scores: as Markdown without a width, otherwise as lines of at most `width` cells.
 
     Args:
         cells: the header and the rows; the first cell of each is its name.

@@ -28,8 +28,8 @@ class Loss:
     temperature: Annotated[float, Option(metavar="T", help="Temperature of the ranking losses.")] = 0.05
     scale: Annotated[float, Option(metavar="S", help="Scale of the angle, cosent and released losses.")] = 20.0
     weights: Annotated[str, Option(metavar="W,W,W",
-        help="Weights of the parts of released: cosine, in-batch negatives, angle (cosine_w, ibn_w, angle_w of "
-        "angle_emb).")] = "1,1,1"
+        help="Weights of the terms of the released loss: cosine, in-batch negatives, angle (cosine_w, ibn_w, angle_w "
+        "in angle_emb).")] = "1,1,1"
     mini_batch: Annotated[int, Option(metavar="N", help="Texts per forward pass of cached_ranking.")] = 32
     matryoshka: Annotated[str | None, Option(metavar="N,N",
         help="Also train the first N components of each vector to work on their own (Matryoshka).")] = None
@@ -51,9 +51,9 @@ class Trained:
     four_bit: Annotated[bool, Option("--four-bit",
         help="Keep the frozen weights in 4 bits (QLoRA).")] = False
     added: Annotated[int, Option("--add", metavar="N",
-        help="Append N new layers with bidirectional attention; goes with --method bellm:last=N.")] = 0
+        help="Append N new layers with bidirectional attention; use with --method bellm:last=N.")] = 0
     fresh: Annotated[bool, Option("--fresh",
-        help="Start the new layers from random weights, not as copies of the last layers.")] = False
+        help="Start the new layers from random weights instead of copies of the last layers.")] = False
     keep_adapter: Annotated[bool, Option("--keep-adapter",
         help="Also save the LoRA adapter to DIR/adapter.")] = False
     # fmt: on
@@ -66,13 +66,13 @@ class Training:
     # fmt: off
     title: ClassVar = "Training"
     learning_rate: Annotated[float, Option(metavar="LR", help="Peak learning rate.")] = 2e-4
-    warmup: Annotated[float, Option(metavar="N", help="Warm-up steps, or their share of all steps.")] = 0.1
+    warmup: Annotated[float, Option(metavar="N", help="Number of warm-up steps, or their share of all steps.")] = 0.1
     batch_size: Annotated[int, Option(metavar="N", help="Training rows per batch.")] = 64
     accumulate: Annotated[int, Option(metavar="N", help="Batches per optimizer step (gradient accumulation).")] = 1
     epochs: Annotated[float, Option(metavar="N", help="Passes over the training file.")] = 1.0
     steps: Annotated[int | None, Option(metavar="N", help="Optimizer steps, instead of --epochs.")] = None
     distinct: Annotated[bool, Option("--distinct/--no-distinct",
-        help="Put no text into a batch twice, because the other texts of a batch serve as negatives.")] = True
+        help="Never put a text into a batch twice, because a batch's other texts serve as negatives.")] = True
     precision: Annotated[Literal["float32", "bfloat16"] | None, Option(metavar="WHAT",
         help="Precision: float32, or bfloat16 autocast over float32 weights. Default: bfloat16 on a GPU that supports "
         "it.")] = None
@@ -83,7 +83,7 @@ class Training:
     patience: Annotated[int, Option(metavar="N",
         help="Stop after N evaluations without a better score; 0 = never.")] = 0
     log_every: Annotated[int, Option(metavar="N",
-        help="Optimizer steps between two lines of loss.jsonl. The last step is always logged.")] = 10
+        help="Optimizer steps between lines of loss.jsonl. The last step is always logged.")] = 10
     resume: Annotated[bool, Option("--resume",
         help="Continue from the last checkpoint in DIR, or start if there is none.")] = False
     # fmt: on
@@ -107,9 +107,9 @@ def train(
     trust_remote_code: o.Trust = False,
     progress: o.Progress = None,
 ) -> int:  # fmt: skip
-    """Train a model on triplets or scored pairs, with LoRA or with all its weights.
+    """Train a model on triplets or scored pairs, with LoRA or by training all weights.
 
-    The result is a folder that Afterword and sentence-transformers load, with loss.jsonl and training.json in it.
+    The result is a folder that Afterword and sentence-transformers can load, including loss.jsonl and training.json.
     On several GPUs: torchrun --nproc-per-node N -m afterword train ...
 
     Examples:

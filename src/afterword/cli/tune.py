@@ -30,17 +30,17 @@ class Data:
         help="Development pairs with human scores: a .jsonl, .csv, .tsv (these may be gzipped) or .parquet file with "
         "sentence1, sentence2 and score.")] = None
     test: Annotated[list[Path] | None, Option(metavar="FILE",
-        help="Test pairs: they score the chosen recipe and the default, and choose nothing. May be repeated."),
+        help="Test pairs, used only to score the chosen recipe and the default. May be repeated."),
     ] = None
     texts: Annotated[Path | None, Option(metavar="FILE",
-        help="Instead of --dev: texts without scores. They choose Ditto's attention head, by its correlation with "
+        help="Instead of --dev: texts without scores, used to choose Ditto's attention head by its correlation with "
         "TF-IDF.")] = None
     labels: Annotated[Literal["none"] | None, Option(metavar="none",
-        help="Instead of --dev: choose a layer without scores, by a measure of its vectors for the texts of "
-        "--input.")] = None
+        help="Instead of --dev: choose a layer without scores, by a measure of its vectors for the --input "
+        "texts.")] = None
     input: o.Input = None
     criterion: Annotated[Literal["dataset_entropy", "dimension", "prompt_entropy", "curvature"], Option(metavar="NAME",
-        help="With --labels none, the measure that chooses: dataset_entropy, dimension, prompt_entropy or "
+        help="Measure used by --labels none: dataset_entropy, dimension, prompt_entropy or "
         "curvature.")] = "dataset_entropy"
     # fmt: on
 
@@ -48,7 +48,7 @@ class Data:
         """Raise typer.BadParameter unless exactly one kind of data is passed."""
         if [self.dev, self.texts, self.labels].count(None) != 2:
             raise typer.BadParameter(
-                "pass one of --dev, --texts (without scores) and --labels none", param_hint="--dev"
+                "pass exactly one of --dev, --texts (without scores) and --labels none", param_hint="--dev"
             )
         if self.labels and self.input is None:
             raise typer.BadParameter("pass a file of texts with --input", param_hint="--labels")
@@ -65,7 +65,7 @@ class Recipes:
         help="Also try this template: a name (see `afterword methods`) or a string with {text}. Each costs one more "
         "forward pass. May be repeated.")] = None
     copies: Annotated[str | None, Option(metavar="K,K",
-        help="Numbers of copies to try for Echo and ReBA. Default: 1,2 for a causal model, else 1.")] = None
+        help="Numbers of copies to try for Echo and ReBA. Default: 1,2 for a causal model, otherwise 1.")] = None
     both_ways: Annotated[str | None, Option(metavar="B,B",
         help="Also try bidirectional attention in the last B layers (BeLLM). Each B costs one more forward pass."),
     ] = None
@@ -74,12 +74,12 @@ class Recipes:
         "not at all (none).")] = "paper"
     post: Annotated[list[str] | None, Option(metavar="STEP",
         help="Try this post-processing step on the best recipes: whiten, whiten:dimensions=256, remove_top:k=1, ..., "
-        "or none. May be repeated. Default: whiten, the same with epsilon=0.01,rotate=true, remove_top, "
+        "or none. May be repeated. Default: whiten, whiten:epsilon=0.01,rotate=true, remove_top, "
         "remove_mean, standardise and, for a decoder with its head, embed_filter. Centring is always tried.")] = None
     quick: Annotated[bool, Option("--quick",
-        help="Leave out the published methods that need further forward passes: prompts, Token Prepending, SCSP, a "
+        help="Skip the published methods that need more forward passes: prompts, Token Prepending, SCSP, a "
         "temperature, ensembles of prompts.")] = False
-    seed: Annotated[int, Option(min=0, metavar="N", help="Random seed of the split into halves.")] = 0
+    seed: Annotated[int, Option(min=0, metavar="N", help="Random seed for splitting the pairs into halves.")] = 0
     # fmt: on
 
     def grid(self) -> Grid:
@@ -116,14 +116,14 @@ def tune(
     recipes: Recipes,
     figure: Figure,
     batch_tokens: o.BatchTokens = None,
-    overwrite: Annotated[bool, Option("--overwrite", help="Replace the encoder that is saved in DIR.")] = False,
+    overwrite: Annotated[bool, Option("--overwrite", help="Replace an encoder saved in DIR.")] = False,
     progress: o.Progress = None,
     as_json: o.AsJson = False,
 ) -> int:
     """Find the best recipe (method and post-processing) for a model on your pairs, and save it as an encoder.
 
-    One half of the pairs ranks the recipes; the other half tests whether the gain of the best one is real.
-    DIR/tune.json lists every recipe that was tried and the score of every head.
+    One half of the pairs ranks the recipes; the other half tests whether the best recipe's gain is real.
+    DIR/tune.json lists every recipe that was tried and every head's score.
 
     Examples:
         afterword tune -m minilm --dev pairs.jsonl --out best

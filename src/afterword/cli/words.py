@@ -1,4 +1,4 @@
-"""``afterword words``: words in the context of their texts to vectors."""
+"""``afterword words``: embed words in the context of their texts."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ def words(
     model: Model, separated: Separated, output: Output, speed: Speed,
     text: Annotated[str | None, typer.Argument(metavar="TEXT", help="The text that holds the words.")] = None,
     words: Annotated[
-        list[str] | None, typer.Argument(metavar="WORD", help="Words to embed; of each, the first occurrence.")
+        list[str] | None, typer.Argument(metavar="WORD", help="Words to embed (first occurrence of each).")
     ] = None,
     input: Annotated[
         Path | None,
         typer.Option(
             "-i", "--input", metavar="FILE",
-            help="Read rows from this .jsonl, .csv, .tsv (these may be gzipped) or .parquet file. A row has a text and "
+            help="Read rows from this .jsonl, .csv, .tsv (these may be gzipped) or .parquet file. A row has text and "
             "word or words; a word is a string, [string, n] or [start, end].",
         ),
     ] = None,
     method: o.Method = None, prompt: o.Prompt = None, prompt_name: o.PromptName = None,
     normalize: o.Normalize = False, on_long: o.OnLong = "warn",
 ) -> int:  # fmt: skip
-    """Embed words in context: each word gives one row of the output.
+    """Embed words in context: write one output row for each word.
 
-    A word that is not in its text, or was cut off with the end of the text, gives a null row and is listed.
+    A word that is not in its text, or was truncated with the text, becomes a null row and is listed.
 
     Examples:
         afterword words -m minilm "We sat on the bank of the river." bank river
@@ -47,7 +47,7 @@ def words(
     options.methods()
     kept = read_keep(output.keep, [*WORD_COLUMNS, VECTOR, ROW, PROBLEM])
     if (text is None) != (not words) or (text is not None and input is not None):
-        raise typer.BadParameter("pass a text and words of it, or a file with --input", param_hint="WORD")
+        raise typer.BadParameter("pass a text and words in it, or a file with --input", param_hint="WORD")
     listed = None
     if text is not None:
         check_texts([text], None)
