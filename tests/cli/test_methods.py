@@ -64,5 +64,5 @@ def test_the_page_has_at_most_fifteen_lines(run: Run, model: str, request: pytes
     page = run("inspect", "-m", name)
     assert (page.code, page.err) == (0, "")
     assert len(page.out.splitlines()) <= 15
-    for shown in ("M parameters", "6 of", "from eager", "linear layers", "--method classical"):
+    for shown in ("M parameters", "6 with", "from eager", "linear layers", "--method classical"):
         assert shown in page.out
