@@ -133,7 +133,7 @@ def impact(
     texts: Texts,
     corpus: Corpus = None,
     first: Annotated[int, Option(min=1, metavar="N",
-        help="Measure only the first N texts. A text of k tokens is run k*k/2 times.")] = 200,
+        help="Measure only the first N texts. A text of k tokens takes k*k/2 forward passes.")] = 200,
     *, figure: Figure, run: Run,
 ) -> int:  # fmt: skip
     """Measure how well the importance that an encoder gives to tokens correlates with TF-IDF.

@@ -85,7 +85,7 @@ class Results:
         "of scored pairs. cmteb is C-MTEB with mteb's data, mteb:NAME is any mteb task. NAME:option=value sets a "
         "task's option. May be repeated.")] = None
     data: Annotated[str | None, Option(metavar="DIR",
-        help="Folder of the data sets, or hub to download them.")] = None
+        help="Folder containing the data sets, or 'hub' to download them.")] = None
     out: Annotated[Path, Option(metavar="DIR",
         help="Folder for the results. Tasks that already have results are skipped.")] = Path("results")
     name: Annotated[str | None, Option(metavar="NAME",

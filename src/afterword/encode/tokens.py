@@ -78,7 +78,7 @@ def _copied(**features: Tensor) -> Features:
 def token_weights(backbone: Backbone, method: Method, text: Text, max_length: int | None = None) -> Explained:
     """Return the n tokens of one text, including template, copies and special tokens, and their weights (n,).
 
-    For a text that is split into chunks, the chunks' tokens follow one another.
+    For a text that is split into chunks, the chunks' tokens are concatenated in order.
     """
     batch = _laid(backbone, method, text, max_length)
     with torch.no_grad():

@@ -1,4 +1,4 @@
-"""Embed files of texts into files of vectors, in runs that can be resumed after a crash."""
+"""Embed text files into vector files, in runs that can be resumed after a crash."""
 
 from collections.abc import Mapping
 from importlib import import_module

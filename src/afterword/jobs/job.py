@@ -1,4 +1,4 @@
-"""A job: a folder of shards made from files of texts. A shard is done if and only if its file exists.
+"""A job: a folder of shards built from text files. A shard is done if and only if its file exists.
 
 Shards and batches depend only on the input, so a resumed job gives the same bytes as an uninterrupted one.
 """

@@ -222,7 +222,7 @@ def embed_files(
     threads: int | None = None, shard_rows: int = SHARD_ROWS, overwrite: bool = False,
     listener: Listener | None = None, **options: Any,
 ) -> Job:  # fmt: skip
-    """Embed files of texts into a folder of shards; after an interruption, the same call resumes.
+    """Embed text files into a folder of shards; after an interruption, the same call resumes.
 
     Equivalent to ``afterword embed -o FOLDER/``; each can resume a job started by the other. See docs/jobs.md.
 

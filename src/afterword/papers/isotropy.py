@@ -113,7 +113,7 @@ def average_cosine(vectors: Vectors) -> float:
 def alignment(first: Vectors, second: Vectors, alpha: float = 2.0) -> float:
     """The mean of d^alpha over positive pairs, with d the distance between their unit vectors; lower is closer.
 
-    Source: Wang & Isola 2020, section 4.1.1; for sentences Gao et al. 2021 (SimCSE), and Ditto, section 4.
+    Source: Wang & Isola 2020, section 4.1.1; for sentences, Gao et al. 2021 (SimCSE) and Ditto, section 4.
 
     Args:
         first, second: vectors (n, D); rows with the same index are a pair.

@@ -41,7 +41,7 @@ def check_texts(texts: object) -> list[Text]:
     """
     items = listed(texts, "texts")
     if items and all(isinstance(t, numbers.Integral) for t in items):
-        raise InputError(f"{items!r:.60} is a list of numbers: pass one text of token ids as [{items!r:.60}]")
+        raise InputError(f"{items!r:.60} is a list of numbers: to pass a single text as token ids, use [{items!r:.60}]")
     return [_text(t, i) for i, t in enumerate(items)]
 
 

@@ -119,7 +119,7 @@ class Settings:
                 raise InputError(f"{name}={value}: pass {minimum} or more")
         for name in ("temperature", "scale", "learning_rate", "epochs", "alpha"):
             if not getattr(self, name) > 0:
-                raise InputError(f"{name}={getattr(self, name)}: pass more than 0")
+                raise InputError(f"{name}={getattr(self, name)}: it must be greater than 0")
         if not 0 <= self.dropout < 1:
             raise InputError(f"dropout={self.dropout}: pass a number from 0 to less than 1")
         if len(self.weights) != 3:
