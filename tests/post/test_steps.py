@@ -49,7 +49,7 @@ def test_vectors_of_another_width_are_refused_in_one_line() -> None:
     whiten = Whiten().fit(torch.randn(40, 6))
     flow = Flow(steps=1).fit(torch.randn(40, 6))
     for step in (whiten, flow):
-        with pytest.raises(MethodError, match="6 components, and these have 8"):
+        with pytest.raises(MethodError, match="6 components, but these have 8"):
             step(torch.randn(2, 8))
 
 

@@ -103,7 +103,7 @@ def impact(encoder: Encoder, text: Text, *, limits: Limits | None = None) -> Imp
     start, end = segment.copies[0]
     n, longest = len(segment.ids), encoder.max_length
     if start == end or (longest is not None and n > longest):
-        raise InputError(f"the text has {n} tokens, {end - start} without special ones: pass one with 1 to {longest}")
+        raise InputError(f"the text has {n} tokens, {end - start} without special tokens: pass one with 1 to {longest}")
 
     def states(masked: Sequence[set[int]]) -> list[NDArray[np.float64]]:
         """The hidden states (n, D) of copies of the text, each with some tokens masked."""

@@ -137,7 +137,7 @@ def _count_lines(lines: Iterable[str], counts: Counter[str], path: Path) -> None
         elif match is not None:
             counts[match[1].casefold()] += int(match[2])
         else:
-            raise BadRow(path, number, f"{line!r:.40} is not a word and its count, unlike the first line")
+            raise BadRow(path, number, f"{line!r:.40} is not a word and its count, although the first line is")
 
 
 def table(result: RepresentativeWords, texts: Sequence[str]) -> Table:

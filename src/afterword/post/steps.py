@@ -89,7 +89,7 @@ def check_width(step: Post, width: int, expected: int) -> None:
     """Check that vectors have the number of components that a fitted step expects."""
     if width != expected:
         name = type(step).__name__
-        raise MethodError(f"{name} takes vectors of {expected} components, and these have {width}: fit it again")
+        raise MethodError(f"{name} takes vectors of {expected} components, but these have {width}: fit it again")
 
 
 def blocks(vectors: Vectors | Iterable[Vectors]) -> Iterator[Tensor]:

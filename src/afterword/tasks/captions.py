@@ -21,7 +21,7 @@ CUTS = (1, 5, 10)
 
 @dataclass(frozen=True)
 class CaptionRetrieval(Task):
-    """Retrieval of an image's other captions by its first (BeLLM, section 5.4, on flickr30k's test split).
+    """Retrieval of an image's other captions from its first (BeLLM, section 5.4, on flickr30k's test split).
 
     The captions of all images are searched, except for the query itself: in the paper's Table 5, one image's first
     caption retrieves another's. Strict accuracy is the share of images whose m other captions are the top m (the

@@ -52,7 +52,7 @@ class Difference:
 
     @property
     def value(self) -> float:
-        """Second minus first."""
+        """The second score minus the first."""
         return self.second - self.first
 
 

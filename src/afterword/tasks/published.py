@@ -67,7 +67,7 @@ class Line:
 
     @property
     def ours(self) -> bool:
-        """Whether it is our result."""
+        """Whether this line is one of our results."""
         return self.source == HERE
 
     @property
@@ -101,7 +101,7 @@ class Published:
 
     @property
     def tasks(self) -> set[str]:
-        """The names of our tasks in its columns."""
+        """The names of our tasks in this table's columns."""
         return {task for column in self.columns for task, _ in column.members}
 
     def line(self, row: Row) -> Line:

@@ -278,7 +278,7 @@ def aligned(cells: Cells) -> str:
 
 
 def _escaped(cell: str) -> str:
-    """Put a cell on one line and escape its bars."""
+    """Put a cell on one line and escape its vertical bars."""
     return one_line(cell).replace("|", "\\|")
 
 

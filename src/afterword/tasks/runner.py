@@ -50,7 +50,7 @@ class VectorCache:
             self._vectors |= {text: {name: rows[i] for name, rows in new.items()} for i, text in enumerate(missing)}
 
     def keep(self, texts: Sequence[str]) -> None:
-        """Remove all texts except these."""
+        """Drop all cached texts except these."""
         self._vectors = {text: self._vectors[text] for text in texts if text in self._vectors}
 
     def vectors(self, name: str, texts: Sequence[str]) -> Array:
@@ -123,7 +123,7 @@ class Candidate:
         return not all(map(_is_fitted, methods)) or any(isinstance(step, Unfitted) for step in self.post)
 
     def ready(self, texts: Sequence[str]) -> Candidate:
-        """Return the candidate, fitted if it must be: once on the texts of `fitting`, or on each task's texts."""
+        """Return the candidate, fitted if necessary: once on the texts of `fitting`, or on each task's texts."""
         if not self.unfitted or self.fitting is None:
             return self
         return self.fit(texts) if self.fitting.texts is None else self._fitted_once
@@ -303,7 +303,7 @@ class Evaluation:
         return self.folder / file_name(candidate) / f"{file_name(job.name)}.json"
 
     def _check_saved(self, candidate: Candidate) -> None:
-        """Refuse or delete results of a different encoder, because a table's row must be one encoder."""
+        """Refuse or delete results of a different encoder, because a table row must show a single encoder."""
         for path in sorted((self.folder / file_name(candidate.name)).glob("*.json")):
             saved = _saved(path)
             if saved is None or candidate.about.items() <= saved.about.items():

@@ -139,7 +139,7 @@ class TaskRun:
 
     @property
     def name(self) -> str:
-        """The name of its results."""
+        """The name under which its results are saved."""
         return self.label or self.task.name
 
     def seeds(self, seeds: Sequence[int]) -> tuple[int, ...]:

@@ -137,7 +137,7 @@ class OddSense(Task):
             if len(options) < 3 or r["answer"] >= len(options) or not r["word"]:
                 raise DataError(
                     f"{self.file}, row {n}: 'answer' is {r['answer']} for {len(options)} options and the word "
-                    f"{r['word']!r:.40}: pass at least 3 options, the index of one from 0, and a word"
+                    f"{r['word']!r:.40}: pass at least 3 options, the index of one of them (from 0), and a word"
                 )
             questions.append(Question(r["word"], tuple(options), r["answer"]))
         return Questions(questions, self)

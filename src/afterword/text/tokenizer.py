@@ -236,7 +236,7 @@ def _affixes(hf: Any) -> tuple[list[int], list[int]]:
                 return full[:start], full[start + len(bare) :]
         break
     raise ModelError(
-        f"the tokenizer writes {probe!r} as {full} with special tokens and {bare} without: "
+        f"the tokenizer encodes {probe!r} as {full} with special tokens and {bare} without: "
         "its special tokens are not at the ends of the text: use a different tokenizer"
     )
 

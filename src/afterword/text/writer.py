@@ -225,7 +225,7 @@ def placed(tokens: Iterable[Span], copies: Sequence[Span], end: int) -> tuple[in
     """
     spans = list(tokens)
     if any(first == stop or any(a < stop <= b for a, b in copies) for first, stop in spans):
-        raise MethodError(f"{PLACEHOLDER} shares a token with the text: write a blank between it and {{text}}")
+        raise MethodError(f"{PLACEHOLDER} shares a token with the text: put a space between it and {{text}}")
     if any(stop > end for _, stop in spans):
         raise InputError(f"the template's {PLACEHOLDER} was cut off: raise max_length")
     return tuple(stop - 1 for _, stop in spans)
