@@ -33,7 +33,7 @@ def test_a_bug_is_one_line_and_a_traceback_only_if_asked_for(capsys: pytest.Capt
         raise IndexError("a mistake\nof ours")
 
     assert guarded(broken, State()) == BUG
-    assert capsys.readouterr().err == "bug: IndexError: a mistake of ours; afterword --debug shows where\n"
+    assert capsys.readouterr().err == "bug: IndexError: a mistake of ours; run afterword --debug for a traceback\n"
     assert guarded(broken, State(debug=True)) == BUG
     assert "Traceback" in capsys.readouterr().err
 

@@ -94,7 +94,7 @@ class Verb(Page, typer.core.TyperCommand):
 
 
 class Verbs(Page, typer.core.TyperGroup):
-    """A command with several verbs; without a verb, it prints its help page."""
+    """A command with several verbs. Without a verb, it prints its help page."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the arguments; if there are none, print the help page."""
@@ -123,7 +123,7 @@ class Afterword(Verbs):
         return list(VERBS)
 
     def get_command(self, ctx: Any, name: str) -> Any:
-        """Return the verb of this name, or None."""
+        """Return the verb with this name, or None."""
         return verb(name) if name in VERBS else None
 
 
@@ -171,7 +171,7 @@ def _root(
         bool,
         typer.Option(
             "--version",
-            help="Print the versions of afterword, torch, transformers and Python, and the processor, and exit.",
+            help="Print the processor and the versions of afterword, torch, transformers and Python, then exit.",
             callback=_version,
             is_eager=True,
         ),

@@ -30,7 +30,7 @@ def compare(
     baseline: Annotated[str | None, Option(metavar="NAME",
         help="Compare all other encoders with this one. Default: the first.")] = None,
     published: Annotated[list[str] | None, Option(metavar="TABLE",
-        help="Also print this published table (see --list), or all for every table with one of your tasks. May be "
+        help="Also print this published table (see --list), or 'all' for every table with one of your tasks. May be "
         "repeated. Without results, print only published tables.")] = None,
     draws: Annotated[int, Option(min=0, metavar="N",
         help="Number of bootstrap samples per interval; 0 = no intervals.")] = 1000,
@@ -40,8 +40,8 @@ def compare(
 ) -> int:  # fmt: skip
     """Compare results with each other and with the papers' tables.
 
-    Print the difference on each task with a bootstrap interval, and a paired t-test for each metric over the sets that
-    have it. Published rows are the papers' own figures for their models; nothing is run for them.
+    Print the difference on each task with a bootstrap interval, and a paired t-test for each metric over the tasks that
+    use it. Published rows quote the papers' figures; no model is run for them.
 
     Examples:
         afterword compare --list
@@ -103,7 +103,7 @@ def difference_table(comparison: Comparison, width: int | None) -> str:
         tests.append(f"{kind}: mean difference {t.mean:+.2f} over {len(t.tasks)} sets ({', '.join(t.tasks)}); {test}")
     head = paragraph(f"{comparison.second} against {comparison.first}, x 100", width)
     foot = [
-        paragraph(test, width) for test in tests or ["no t-test: needs two sets of the same group, metric and protocol"]
+        paragraph(test, width) for test in tests or ["no t-test: needs two tasks of one group, metric and protocol"]
     ]
     return "\n\n".join([head, laid_out(cells, width), "\n".join(foot)])
 

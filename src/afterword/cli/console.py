@@ -1,4 +1,4 @@
-"""Messages and progress on stderr, and how a run ends: a last line and an exit code, with no traceback by default."""
+"""Print messages and progress to stderr, and end a run with a final line and an exit code."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ OPTIONS: dict[str, str] = {}
 
 
 class Interrupted(Exception):
-    """A run was stopped by Ctrl-C or SIGTERM; the message says what is kept."""
+    """Raised when Ctrl-C or SIGTERM stops a run; the message says what is kept."""
 
 
 @dataclass
@@ -85,7 +85,7 @@ def ending(error: BaseException) -> tuple[str, int]:
         return f"error: {where}{error.strerror or error}", WRONG
     if isinstance(error, MemoryError):
         return "error: out of memory: lower --batch-tokens or --max-length", WRONG
-    return f"bug: {type(error).__name__}: {error}; afterword --debug shows where", BUG
+    return f"bug: {type(error).__name__}: {error}; run afterword --debug for a traceback", BUG
 
 
 def option_names(parameters: Iterable[Any]) -> dict[str, str]:
@@ -167,7 +167,7 @@ COLOURS = {"error:": "red", "bug:": "red", "warning:": "yellow"}
 
 def say(line: str) -> None:
     """Print one line to stderr, with the running verb's options instead of Python arguments."""
-    with suppress(OSError, ValueError):  # a closed stderr is no reason to fail
+    with suppress(OSError, ValueError):  # ignore a closed stderr
         first, *rest = visible(with_options(line, OPTIONS)).split() or [""]
         if first in COLOURS and not os.environ.get("NO_COLOR"):
             first = typer.style(first, fg=COLOURS[first])
@@ -247,7 +247,7 @@ class Bar:
         unit: the plural name of the units that are counted.
         total: the number of units; None if unknown.
         show: True draws the bar, False shows nothing; None draws it on a terminal and prints lines elsewhere.
-        done: the number of units that an earlier run completed.
+        done: the number of units completed by an earlier run.
         clock: returns the time in seconds.
     """
 

@@ -61,7 +61,7 @@ class Condition:
 
 @dataclass(frozen=True)
 class Chunks:
-    """How texts are split."""
+    """Options for splitting texts."""
 
     title: ClassVar = "Method"
     chunk: Annotated[str | None, Option("--chunk", metavar="HOW",
@@ -100,10 +100,10 @@ class Jobs:
         help="Number of threads in each of a job's processes.")] = None
     shard_rows: Annotated[int | None, Option("--shard-rows", min=1, metavar="N",
         help="Maximum number of rows per shard. Default: 1024.")] = None
-    id: Annotated[str | None, Option("--id", metavar="NAME", help="Column or field with a job's ids.")] = None
-    no_text: Annotated[bool, Option("--no-text", help="Leave the texts out of a job's shards.")] = False
+    id: Annotated[str | None, Option("--id", metavar="NAME", help="Column or field with the ids of rows.")] = None
+    no_text: Annotated[bool, Option("--no-text", help="Do not store the texts in a job's shards.")] = False
     dry_run: Annotated[bool, Option("--dry-run",
-        help="Only print a job's number of rows, and its tokens, time and size as estimated from a sample.")] = False
+        help="Only print a job's row count, and estimate its tokens, time and size from a sample.")] = False
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ class Fitting:
 
     title: ClassVar = "Method"
     post: Annotated[str | None, Option("--post", metavar="STEPS",
-        help="Post-processing steps, after the model's own: normalise, whiten:dimensions=256+normalise, ...")] = None
+        help="Post-processing steps to add to the model's own: normalise, whiten:dimensions=256+normalise, ...")] = None
     fit: Annotated[Path | None, Option("--fit", metavar="FILE",
         help="Fit the method (tfidf, sif, remove_biases) and steps (centre, whiten, ...) on this file's texts.")] = None
     save: Annotated[Path | None, Option("--save", metavar="DIR",
@@ -166,7 +166,7 @@ def embed(
             keep = list(dict.fromkeys([*filter(None, [jobs.id]), *kept]))
             inputs = replace(inputs, files=files_of(input), keep=tuple(keep))
         elif input and len(input) > 1:
-            raise typer.BadParameter("several files need a job: pass -o FOLDER/", param_hint="--input")
+            raise typer.BadParameter("several input files require a job: pass -o FOLDER/", param_hint="--input")
         elif input and input[0] != Path("-"):
             inputs = replace(inputs, files=tuple(input))
         columns = [*kept, *filter(None, [condition.condition_field])]
@@ -189,7 +189,7 @@ def embed(
 
 
 def target_of(output: str | None, jobs: Jobs) -> tuple[Path | None, Path | None]:
-    """Return --output as a job folder or as a file: one of the two, or neither."""
+    """Return --output as (job folder, file); at least one of them is None."""
     output = None if output == "-" else output
     path = None if output is None else Path(output)
     if path is not None and output and (output.endswith(("/", "\\")) or (path / JOB).is_file()):
@@ -214,7 +214,7 @@ def kept_in(folder: Path | None) -> str:
 
 
 def recipe_of(model: Model, method: Method, speed: Speed, **more: Any) -> Recipe:
-    """Build the recipe for making vectors from the options."""
+    """Build the recipe that the options describe."""
     from ..jobs.recipe import Recipe
 
     load = {name: value for name, value in vars(model).items() if value and name != "model"}
@@ -237,7 +237,7 @@ class JobBar(Listener):
         self.bar = Bar("", "rows", rows, self.progress, done=before.rows).__enter__()
 
     def more(self, rows: float) -> None:
-        """Count embedded rows; processes report every half second, even if there are none."""
+        """Count embedded rows; processes report every half second, even if no row was embedded."""
         if rows:
             self.bar.update(rows)
 
@@ -277,7 +277,7 @@ def to_folder(folder: Path, inputs: Inputs, recipe: Recipe, speed: Speed, jobs: 
     new, listing = result.rows - bar.before, folder / "rejects.jsonl"
     say(summary(result.rows, result.rejected, new, listing, time.perf_counter() - began, f" in {folder}"))
     if jobs.id is not None and result.complete and (wrong := job.wrong_ids()):
-        say(f"warning: {wrong}: --id {jobs.id} does not name each row")
+        say(f"warning: {wrong}: --id {jobs.id} does not identify every row")
     return REJECTED if result.rejected or not result.complete else 0
 
 
@@ -352,7 +352,7 @@ def to_stdout(
     inputs: Inputs, listed: Reader | None, recipe: Recipe, speed: Speed, listing: Path | None,
     save: Path | None = None, overwrite: bool = False,
 ) -> int:  # fmt: skip
-    """Embed rows to standard output, one window at a time; the arguments are those of `to_file`."""
+    """Embed rows to standard output, one window at a time; see `to_file` for the arguments."""
     from ..jobs.output import Rejects, check_some, json_lines
     from ..jobs.rows import embed_window, windows
 
@@ -410,7 +410,7 @@ def fit_texts(path: Path) -> list[str]:
 
 
 def check_fit(fit: object, methods: Iterable[AnyMethod], steps: Iterable[Post]) -> None:
-    """Refuse --fit if no method or step needs fitting, and require it if one does."""
+    """Reject --fit if no method or step needs fitting, and require it if one does."""
     from ..post import Unfitted, spelled
 
     unfitted = [str(member) for method in methods for member in method.members if not member.weigh.fitted]

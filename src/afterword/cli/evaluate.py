@@ -34,7 +34,7 @@ class Encoders(Model):
     model: Annotated[str, Option("-m", "--model", metavar="MODEL",
         help="A model folder, or a model on the Hugging Face Hub.")] = ""
     sentence_transformer: Annotated[Path | None, Option(metavar="FOLDER",
-        help="Instead of --model: a folder with a model that sentence-transformers runs itself, such as GloVe.")] = None
+        help="Instead of --model: a model folder to run directly in sentence-transformers, such as GloVe.")] = None
     method: o.Methods = None
     post: Annotated[list[str] | None, Option(metavar="STEPS",
         help="Post-processing steps to apply to every method's vectors: none, normalise, "
@@ -82,7 +82,7 @@ class Results:
     title: ClassVar = "Tasks and results"
     tasks: Annotated[list[str] | None, Option(metavar="TASKS",
         help="Comma-separated tasks to run: groups or names (see --list), or .jsonl, .csv, .tsv or .parquet files "
-        "of scored pairs. cmteb is C-MTEB with mteb's data, mteb:NAME is any mteb task. NAME:option=value sets a "
+        "with scored pairs. cmteb is C-MTEB with mteb's data; mteb:NAME is any mteb task. NAME:option=value sets a "
         "task's option. May be repeated.")] = None
     data: Annotated[str | None, Option(metavar="DIR",
         help="Folder containing the data sets, or 'hub' to download them.")] = None
@@ -93,7 +93,7 @@ class Results:
     overwrite: Annotated[bool, Option("--overwrite",
         help="Delete results that a different encoder saved under the same name.")] = False
     seeds: Annotated[str, Option(metavar="N,N",
-        help="Random seeds for folds, classifiers and clusterings. Results of several are mean ± deviation.")] = "0"
+        help="Random seeds for folds, classifiers and clusterings. With several, results are mean ± deviation.")] = "0"
     # fmt: on
 
 
@@ -117,7 +117,7 @@ def evaluate(
         typer.echo(task_list())
         return 0
     if not results.tasks:
-        raise typer.BadParameter("pass a task or group from --list, or a file of pairs", param_hint="--tasks")
+        raise typer.BadParameter("pass a task or group from --list, or a file with scored pairs", param_hint="--tasks")
     seeds = numbers(results.seeds, "--seeds")
     from ..tasks.catalogue import jobs
 
@@ -149,7 +149,7 @@ def evaluate(
 
 
 def mteb_task(name: str) -> MtebTask:
-    """Return an mteb task; mteb's adapter and torch are imported only for this."""
+    """Return an mteb task; import mteb's adapter and torch only when needed."""
     from ..adapters import mteb
 
     return mteb.mteb_task(name)
@@ -197,6 +197,6 @@ def report(evaluation: Evaluation, out: Path) -> int:
 
 
 def title_of(model: str) -> str:
-    """Return the name of a model in results: the folder's name, or the full name on the Hugging Face Hub."""
+    """Return a model's name in results: the folder's name, or the full name on the Hugging Face Hub."""
     path = Path(model)
     return path.resolve().name if path.exists() else model

@@ -28,7 +28,7 @@ GROUPS = 10  # maximum number of groups printed
 MEMBERS = 3  # maximum number of repeats printed per group
 TYPICAL = 5  # maximum number of texts printed per cluster
 Record = tuple[int, dict[str, Any]]
-"""A row's number, and the fields that are listed for it."""
+"""A row's number and the fields to list for it."""
 
 # fmt: off
 File = Annotated[Path | None, Argument(metavar="FILE", show_default=False, help="Same as --input.")]
@@ -37,7 +37,7 @@ Over = Annotated[float, Option("--over", metavar="X",
 KeptFile = Annotated[Path | None, Option("-o", "--output", metavar="FILE",
     help="Write the kept rows to this .jsonl, .csv or .parquet file.")]
 RepeatsFile = Annotated[Path | None, Option("--repeats", metavar="FILE",
-    help="Write the other rows to this file: row, line or id; text; the row that it repeats; their cosine.")]
+    help="Write the removed rows to this file: row, line or id; text; the row that each repeats; and their cosine.")]
 Number = Annotated[str, Option("--k", metavar="N",
     help="Number of clusters, or auto for the number with the best silhouette.")]
 Seed = Annotated[int, Option("--seed", min=0, metavar="N",
@@ -52,10 +52,10 @@ def duplicates(
     repeats: RepeatsFile = None, overwrite: o.Overwrite = False, batch_tokens: o.BatchTokens = None,
     as_json: o.AsJson = False, progress: o.Progress = None,
 ) -> int:  # fmt: skip
-    """Find duplicate and near-duplicate texts, and keep one of each.
+    """Find duplicate and near-duplicate texts, and keep one text per group.
 
     The input is texts to embed with --model, or stored vectors: a .parquet file from `afterword embed`, a job folder or
-    an index folder. All pairs are compared. A text joins a group if it is close to any of its texts; the first is kept.
+    an index folder. All pairs are compared. A text joins a group if it is close to any text in it. The first is kept.
 
     Examples:
         afterword duplicates vectors.parquet --over 0.9 -o kept.jsonl
@@ -172,7 +172,7 @@ def _read_side(path: Path | None, model: OptionalModel, form: Form, method: Meth
 
 
 def _check_output(path: Path | None, overwrite: bool, *others: Path | None) -> None:
-    """Before a long computation, refuse a file that cannot be written, or that is an input or another output."""
+    """Before a long computation, reject an output file that cannot be written or is already in use by this command."""
     from ..files.atomic import check_target
 
     if path is None:
@@ -254,7 +254,7 @@ def _duplicates_page(side: Side, kept: Sequence[Record], repeats: Sequence[Recor
 
 
 def _typical(side: Side, clusters: Clusters, label: int) -> list[dict[str, Any]]:
-    """The texts nearest to a cluster's centre, without those that differ only in case or punctuation."""
+    """The texts nearest to a cluster's centre, skipping any that differ only in case or punctuation."""
     typical: dict[str, dict[str, Any]] = {}
     for i in clusters.nearest(label).tolist():
         text = side.texts[i]
@@ -266,7 +266,7 @@ def _typical(side: Side, clusters: Clusters, label: int) -> list[dict[str, Any]]
 
 
 def _clusters_page(clusters: Sequence[dict[str, Any]], scores: Mapping[int, float]) -> list[str]:
-    """Format the silhouettes that were compared, and a table of the clusters."""
+    """Format the silhouettes compared and a table of the clusters."""
     silhouettes = ", ".join(f"{k}: {score:.3f}" for k, score in scores.items())
     lines = [f"silhouette by number of clusters: {silhouettes}", ""] if scores else []
     cells: list[tuple[str, str, str, str]] = []

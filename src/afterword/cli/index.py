@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ..search.index import Index, IndexInfo
     from ..search.rows import Update
 
-DOCUMENT_PROMPTS = ("document", "passage", "corpus")  # in the order that `Encoder.encode_document` tries
+DOCUMENT_PROMPTS = ("document", "passage", "corpus")  # in the order in which `Encoder.encode_document` tries them
 SAMPLE = 1000  # rows that are read before the model is loaded; their texts determine the language
 STORED_STEP = 50_000  # stored rows per merge
 
@@ -41,11 +41,11 @@ Stored = Annotated[Path | None, Option("--from", metavar="PATH",
 Id = Annotated[str | None, Option("--id", metavar="NAME",
     help="The column or field that holds each text's id. Default: a hash of the text, so equal texts become one row.")]
 PromptName = Annotated[str | None, Option("--prompt-name", metavar="NAME",
-    help="Put the model's prompt with this name before every text. Default: its prompt for documents.")]
+    help="Prepend the model's prompt with this name to every text. Default: its prompt for documents.")]
 QueryPromptName = Annotated[str | None, Option("--query-prompt-name", metavar="NAME",
     help="Name of the model's prompt for queries. Default: query, if the model has such a prompt.")]
 Language = Annotated[str | None, Option("--language", metavar="NAME",
-    help="Language whose word stems the text index uses, such as English or German, or none. Default: English, or "
+    help="Language for stemming words in the text index, such as English or German, or none. Default: English, or "
     "none if most letters are not Latin.")]
 Prune = Annotated[bool, Option("--prune", help="Delete rows that are no longer in the input.")]
 Status = Annotated[bool, Option("--status", help="Only print what is in the index.")]
@@ -60,7 +60,7 @@ def index(
 ) -> int:  # fmt: skip
     """Build an index of texts, or update it. Texts already in the index are not embedded again.
 
-    Search it with `afterword search`. A row that cannot be embedded is left out and listed, and the exit code is 1.
+    Search it with `afterword search`. Rows that cannot be embedded are left out and listed; the exit code is then 1.
 
     Examples:
         afterword index tickets -m minilm -i tickets.csv --column body --id id
@@ -71,7 +71,7 @@ def index(
     if not model.model:
         raise typer.BadParameter("pass a model, such as -m minilm", param_hint="--model")
     if stored is not None and chunks.chunk is not None:
-        raise typer.BadParameter("stored vectors are of complete texts: remove --chunk", param_hint="--from")
+        raise typer.BadParameter("stored vectors represent complete texts: remove --chunk", param_hint="--from")
     if stored is not None and source.input is not None:
         raise typer.BadParameter("pass --input or --from, not both", param_hint="--from")
     from ..search.index import Index, exists, writing
@@ -209,7 +209,7 @@ class Build:
         rejected = f"{len(update.rejected):,} rejected, listed in {listing}"
         if prune and update.nameless:
             nameless = plural(update.nameless, "rejected row")
-            say(f"nothing is pruned: {nameless} without an id could be any row of the index")
+            say(f"nothing is pruned: {nameless} without an id might match any row in the index")
             prune = False
         deleted, index = update.finish(prune), update.index
         if not index.rows and not exists(self.folder):

@@ -57,7 +57,7 @@ def verify(
     ] = 1,
     trust: o.Trust = False,
 ) -> int:
-    """Embed a sample of shards again and compare, within 1e-5. The exit code is 1 if a shard differs or is missing.
+    """Embed a sample of shards again, and compare vectors within 1e-5; exit with 1 if a shard differs or is missing.
 
     Examples:
         afterword job verify vectors/ --shards 2
@@ -68,7 +68,7 @@ def verify(
     settings, missing = opened.begun["settings"], opened.missing()
     code = next((m for m in settings.get("method", []) if m.startswith("@")), settings.get("trust_remote_code"))
     if code and not trust:
-        raise typer.BadParameter(f"the job's settings run code ({code}): pass --trust-remote-code to allow it")
+        raise typer.BadParameter(f"The job's settings run code ({code}): pass --trust-remote-code to allow it")
     for number in missing:
         print(f"shard {number:06} is missing: run the same embed command again")
     from ..jobs.shard import VERIFIED, ShardWorker

@@ -10,7 +10,7 @@ from typer import BadParameter, Option
 
 
 def _device(name: str | None) -> str | None:
-    """Check how a device is spelled; whether it exists is checked when a model is loaded."""
+    """Check the spelling of a device name; loading a model checks that the device exists."""
     if name is None or re.fullmatch(r"cpu|mps|cuda(:[0-9]+)?", name):
         return name
     raise BadParameter(f"{name!r} is not a device: pass cuda, mps or cpu (cuda:1 is the second GPU)")
@@ -21,7 +21,7 @@ METHOD = "NAME, NAME:option=value,..., @file.json or @file.py:name; see `afterwo
 # fmt: off
 Model = Annotated[str, Option("-m", "--model", show_default=False, metavar="MODEL",
     help="A model on the Hugging Face Hub; a folder with a model, a saved encoder or a sentence-transformers model; "
-    "afterword-mini, which comes with the package; or minilm (all-MiniLM-L6-v2, from the package's extra demo).")]
+    "afterword-mini, which comes with the package; or minilm (all-MiniLM-L6-v2, from the package's demo extra).")]
 Methods = Annotated[list[str] | None, Option("--method", metavar="METHOD",
     help=f"{METHOD} May be repeated. Default: the method saved in the folder, or classical.")]
 Method = Annotated[str | None, Option("--method", metavar="METHOD",
@@ -64,9 +64,9 @@ BatchTokens = Annotated[int | None, Option("--batch-tokens", min=1, metavar="N",
 Normalize = Annotated[bool, Option("--normalize", help="Scale every vector to length 1.")]
 TruncateDim = Annotated[int | None, Option("--truncate-dim", min=1, metavar="N",
     help="Keep only the first N components of each vector.")]
-Prompt = Annotated[str | None, Option("--prompt", metavar="TEXT", help="Put this instruction before every text.")]
+Prompt = Annotated[str | None, Option("--prompt", metavar="TEXT", help="Prepend this instruction to every text.")]
 PromptName = Annotated[str | None, Option("--prompt-name", metavar="NAME",
-    help="Put the model's prompt with this name before every text.")]
+    help="Prepend the model's prompt with this name to every text.")]
 OnLong = Annotated[Literal["warn", "error", "ignore"], Option("--on-long", metavar="WHAT",
     help="What to do with a text over the maximum length: warn (truncate it and warn), error (reject it) or ignore "
     "(truncate it silently).")]
@@ -76,6 +76,6 @@ Window = Annotated[int, Option("--window", min=1, metavar="N",
     help="Number of rows to read and sort by length at a time.")]
 Plot = Annotated[Path | None, Option("--plot", metavar="FILE", help="Draw a plot to this .png, .svg or .pdf file.")]
 Dark = Annotated[bool, Option("--dark",
-    help="Also draw the plot for dark pages, in a second file: NAME-dark.svg for NAME.svg.")]
+    help="Also draw the plot for dark backgrounds, in a second file: NAME-dark.svg for NAME.svg.")]
 AsJson = Annotated[bool, Option("--json", help="Print JSON.")]
 # fmt: on

@@ -36,16 +36,16 @@ IndexMethod = Annotated[str | None, Option("--method", metavar="METHOD",
     help="The method. Default: the one recorded in the index.")]
 JudgedQueries = Annotated[Path | None, Option("--queries", metavar="FILE",
     help="Evaluate the index on the queries in this .jsonl, .csv, .tsv or .parquet file, with an id (_id or id) and a "
-    "text in each row: print nDCG@10, recall@10 and MRR@10, using the judgements of --qrels.")]
+    "text in each row: print nDCG@10, recall@10 and MRR@10, using the judgements in --qrels.")]
 Qrels = Annotated[Path | None, Option("--qrels", metavar="FILE",
-    help="File of relevance judgements, with BEIR's columns query-id, corpus-id and score. A document with "
+    help="File with relevance judgements, in BEIR's columns query-id, corpus-id and score. A document with "
     "a score above 0 is relevant.")]
 Top = Annotated[int, Option("--top", min=1, max=1_000_000, metavar="N", help="Number of rows per query.")]
 SearchBy = Annotated[By | None, Option("--by", metavar="BY",
     help="vector searches by meaning and scores by cosine; text searches by words and scores by BM25; hybrid merges "
     "the two rankings. Default: hybrid.")]
 Where = Annotated[str | None, Option("--where", metavar="SQL",
-    help="Only rows that meet this condition, such as \"channel = 'email'\".")]
+    help="Return only rows that meet this condition, such as \"channel = 'email'\".")]
 Exact = Annotated[bool, Option("--exact", help="Compare all vectors instead of using the vector index.")]
 Each = Annotated[bool, Option("--each", help="Print only the best chunk of each document.")]
 # fmt: on
@@ -59,10 +59,10 @@ def search(
     """Search an index made by `afterword index`, by meaning and by words.
 
     The words after FOLDER form one query; --input reads a file with one query per row. The model must be the one that
-    made the index. Code that only the index refers to is never run: an index of a model with code, or of a custom
-    method, needs -m and --method.
+    made the index. Code named only by the index is never run: if its model has code, or its method is custom, pass -m
+    and --method.
 
-    With --queries and --qrels, print how well your own queries are answered by text, by vectors, and by both.
+    With --queries and --qrels, print how well text, vector and hybrid search answer your own queries.
 
     Examples:
         afterword search tickets "a parcel that never came"
@@ -104,7 +104,7 @@ def search(
 
 
 def encoder_of(index: Index, choice: Model, method: str | None) -> Encoder:
-    """Load the encoder that made an index. Code that only the index refers to is never run."""
+    """Load the encoder that made an index. Code named only by the index is never run."""
     info = index.info
     loading = {name: getattr(choice, name) or value for name, value in info.loading.items()}
     used = replace(choice, model=choice.model or info.model, **loading)

@@ -36,7 +36,7 @@ class Side:
         texts: the n texts.
         rows: for each text, the rows that contain it: line numbers in a file, from 1, or stored row numbers, from 0.
         vectors: by method, (n, D).
-        key: what `named` returns: the "line", "row" or "id" of a row.
+        key: what `named` returns for a row: its "line", "row" or "id".
         rejected: lines without a vector, with reasons.
         missing: the number of rows without a vector.
         notes: messages about rows without a vector and repeated rows.
@@ -80,7 +80,7 @@ def read_items(reader: Reader) -> list[Item]:
         )
     rejected = [(item.line, item.problem) for item in items if item.problem is not None]
     if len(rejected) == len(items):
-        raise typer.BadParameter(f"there is no text: {_reasons(rejected)}", param_hint="--input")
+        raise typer.BadParameter(f"no usable text: {_reasons(rejected)}", param_hint="--input")
     return items
 
 

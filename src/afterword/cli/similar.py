@@ -35,7 +35,7 @@ Texts = Annotated[list[str] | None, Argument(metavar="TEXT",
     help="Texts to compare. Default: read from --input or stdin.")]
 Against = Annotated[Path | None, Option("--against", metavar="FILE",
     help="Compare with the texts in this file instead of with each other. Vectors that `afterword embed` stored in a "
-    ".parquet file or a folder are not computed again if the same model and method made them.")]
+    ".parquet file or a folder are reused if the same model and method made them.")]
 Similarity = Annotated[By | None, Option("--by", metavar="BY",
     help="Similarity function: cosine, dot, euclidean or manhattan (distances are negated). Default: the model's own, "
     "or cosine.")]
@@ -100,7 +100,7 @@ class Comparison:
         sides: the texts that are compared.
         by: the similarity function.
         threshold: the minimum similarity.
-        rows, columns: (k,) the numbers of each pair's texts; the most similar pairs by the first method come first.
+        rows, columns: (k,) the numbers of each pair's texts, sorted by the first method's similarity, highest first.
         scores: (k,) their similarities by method.
     """
 

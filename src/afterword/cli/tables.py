@@ -87,7 +87,7 @@ def table(columns: Sequence[Column], width: int) -> list[str]:
 
 
 def measured(tables: Iterable[Measured], width: int) -> Iterator[str]:
-    """Format tables of `afterword.papers` as lines of at most `width` cells, with a blank line between tables."""
+    """Format tables from `afterword.papers` as lines of at most `width` cells, with a blank line between tables."""
     for i, one in enumerate(tables):
         yield from [""] * (i > 0)
         yield from one.title

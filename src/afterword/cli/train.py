@@ -1,4 +1,4 @@
-"""``afterword train``: fine-tune a model on rows of texts, and save it as an encoder."""
+"""``afterword train``: fine-tune a model on text pairs or triplets, and save it as an encoder."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Trained:
     # fmt: off
     title: ClassVar = "LoRA and new layers"
     rank: Annotated[int, Option(min=1, metavar="R", help="LoRA rank R.")] = 32
-    alpha: Annotated[int, Option(metavar="A", help="LoRA scales its update by A / R.")] = 32
+    alpha: Annotated[int, Option(metavar="A", help="LoRA alpha: the update is scaled by A / R.")] = 32
     dropout: Annotated[float, Option(metavar="P", help="LoRA dropout probability.")] = 0.1
     targets: Annotated[str | None, Option(metavar="NAME,NAME",
         help="Names of the linear layers that LoRA adapts. Default: all.")] = None
@@ -70,7 +70,7 @@ class Training:
     batch_size: Annotated[int, Option(metavar="N", help="Training rows per batch.")] = 64
     accumulate: Annotated[int, Option(metavar="N", help="Batches per optimizer step (gradient accumulation).")] = 1
     epochs: Annotated[float, Option(metavar="N", help="Passes over the training file.")] = 1.0
-    steps: Annotated[int | None, Option(metavar="N", help="Optimizer steps, instead of --epochs.")] = None
+    steps: Annotated[int | None, Option(metavar="N", help="Number of optimizer steps, instead of --epochs.")] = None
     distinct: Annotated[bool, Option("--distinct/--no-distinct",
         help="Never put a text into a batch twice, because a batch's other texts serve as negatives.")] = True
     precision: Annotated[Literal["float32", "bfloat16"] | None, Option(metavar="WHAT",
@@ -100,7 +100,7 @@ def train(
     loss: Loss, trained: Trained, training: Training,
     method: o.Method = None,
     dev: Annotated[Path | None, Option(metavar="FILE", rich_help_panel="Input",
-        help="Scored pairs that every checkpoint is evaluated on; the best checkpoint is kept.")] = None,
+        help="File with scored pairs to evaluate every checkpoint; the best checkpoint is kept.")] = None,
     prompt: o.Prompt = None,
     max_length: o.MaxLength = None,
     device: o.Device = None,
@@ -109,7 +109,7 @@ def train(
 ) -> int:  # fmt: skip
     """Train a model on triplets or scored pairs, with LoRA or by training all weights.
 
-    The result is a folder that Afterword and sentence-transformers can load, including loss.jsonl and training.json.
+    The result is a folder that Afterword and sentence-transformers can load. It also has loss.jsonl and training.json.
     On several GPUs: torchrun --nproc-per-node N -m afterword train ...
 
     Examples:

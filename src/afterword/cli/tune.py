@@ -116,7 +116,7 @@ def tune(
     recipes: Recipes,
     figure: Figure,
     batch_tokens: o.BatchTokens = None,
-    overwrite: Annotated[bool, Option("--overwrite", help="Replace an encoder saved in DIR.")] = False,
+    overwrite: Annotated[bool, Option("--overwrite", help="Replace the encoder already saved in DIR.")] = False,
     progress: o.Progress = None,
     as_json: o.AsJson = False,
 ) -> int:

@@ -17,7 +17,7 @@ from .option_groups import Method, Model, Output, Separated, Speed, check_device
 
 def words(
     model: Model, separated: Separated, output: Output, speed: Speed,
-    text: Annotated[str | None, typer.Argument(metavar="TEXT", help="The text that holds the words.")] = None,
+    text: Annotated[str | None, typer.Argument(metavar="TEXT", help="The text that contains the words.")] = None,
     words: Annotated[
         list[str] | None, typer.Argument(metavar="WORD", help="Words to embed (first occurrence of each).")
     ] = None,

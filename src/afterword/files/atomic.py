@@ -112,7 +112,7 @@ def check_target(path: Path) -> None:
 
 
 def sync(path: Path) -> None:
-    """Flush a file, or a folder's list of names, to disk; do nothing on Windows."""
+    """Flush a file, or a folder's entries, to disk; do nothing on Windows."""
     if os.name == "posix":
         handle = os.open(path, os.O_RDONLY)
         try:

@@ -72,7 +72,7 @@ class Record:
 
 
 class Reader(ABC):
-    """An open file of texts.
+    """An open input, read record by record.
 
     Attributes:
         field: the name of the text field.
@@ -122,7 +122,7 @@ class LinesReader(Reader):
     """One text per line.
 
     A line that cannot be decoded is rejected. However, if `form` sets no encoding and the first non-ASCII line is not
-    UTF-8, an error is raised, because the file has a different encoding.
+    UTF-8, an error is raised, because the file must have a different encoding.
 
     Args:
         stream: a binary stream open for reading.
@@ -273,7 +273,7 @@ class CsvReader(LinesReader):
                 return
             except csv.Error as e:
                 lost = f"; lines {start} to {reader.line_num} are skipped" if reader.line_num > start else ""
-                problems.append(f"is not CSV: {e}: close each quote, and double quotes inside quoted cells{lost}")
+                problems.append(f"is not CSV: {e}: close every quoted cell, and double each quote inside it{lost}")
             yield start, None if problems else cells, "; ".join(problems)
 
     def _header(self) -> list[str]:
@@ -371,7 +371,7 @@ def open_texts(
     form: FileForm = USUAL_FORM,
     tell: Callable[[str], object] = warn,
 ) -> Reader:
-    """Open a file of texts.
+    """Open a file, or standard input, whose records each hold a text.
 
     Args:
         path: the file; None reads standard input.
@@ -414,7 +414,7 @@ def open_rows(
     form: FileForm = USUAL_FORM,
     tell: Callable[[str], object] = warn,
 ) -> Reader:
-    """Open a file of rows with all their fields; see `open_texts` for the other arguments and errors.
+    """Open a file to read rows with all their fields; see `open_texts` for the other arguments and errors.
 
     Args:
         path: the file.

@@ -15,7 +15,7 @@ WORD_COLUMNS = {"line": "number", "text": "text", "word": "text", "start": "numb
 
 
 class Listener:
-    """Progress callbacks of a run, called in the caller's thread: override the ones you need."""
+    """Progress callbacks for a run, called in the caller's thread: override the ones you need."""
 
     def begin(self, rows: int, before: Any) -> None:
         """Receive the job's number of rows and the `JobResult` of earlier runs; called once."""

@@ -58,7 +58,7 @@ class JobResult:
 
 
 class Job:
-    """A folder of shards: `Job.create` starts or resumes a job, `Job.open` reads one. ``begun`` is its job.json."""
+    """A folder of shards: `Job.create` starts or resumes a job, `Job.open` reads one. ``begun`` holds its job.json."""
 
     def __init__(self, folder: Path, begun: dict[str, Any]) -> None:
         self.folder, self.begun = folder, begun
@@ -87,7 +87,7 @@ class Job:
             overwrite: remove a job with different settings or inputs.
 
         Raises:
-            JobError: the folder holds a different job, or the input has changed; it names the first difference.
+            JobError: the folder holds a different job, or the input has changed (the message says how).
             DataError: another process is writing the job, the folder holds other files, or a file cannot be read.
         """
         folder, settings = worker.folder, {**worker.settings(), "shard_rows": shard_rows}
@@ -116,7 +116,7 @@ class Job:
         return cls(folder, begun)
 
     def _check(self, worker: ShardWorker, settings: Mapping[str, Any], overwrite: bool) -> None:
-        """Raise a JobError if a setting or input differs; compare the model too if no run will do so."""
+        """Raise a JobError if a setting or input differs; compare the model too if all shards are finished."""
         check_same(self.folder, self.begun["settings"], settings)
         for before, file in zip(self.begun["inputs"], worker.inputs_now(), strict=True):
             if before != file:
@@ -228,7 +228,7 @@ def shards_in(folder: Path) -> dict[int, Path]:
 
 
 def check_foreign(folder: Path) -> None:
-    """Raise a DataError if the path holds files other than those of a job without finished shards."""
+    """Raise a DataError if the path exists and is not a folder for a job without finished shards."""
     ours = {JOB, LOCK, SHARDS, INPUT, JOINED, *(path.name for path in folder.glob(TEMPORARY))}
     if folder.exists() and (not folder.is_dir() or shards_in(folder) or {p.name for p in folder.iterdir()} - ours):
         raise DataError(f"{folder} was not made by Afterword: choose a new folder")
@@ -245,7 +245,7 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def cut(inputs: Inputs, rows: int) -> list[Shard]:
-    """Split the input into at least one shard of at most ``rows`` rows, or fewer if texts are long."""
+    """Split the input into one or more shards of at most ``rows`` rows each, fewer if texts are long."""
     shards: list[Shard] = []
     row = 0
     for file in range(len(inputs.files)):

@@ -99,11 +99,11 @@ def join(job: Job, path: Path, *, overwrite: bool = False) -> int:
 
     Raises:
         JobError: a shard is not done.
-        InputError: the file exists; an .npy file would need several vectors per row.
+        InputError: the file exists; an .npy file cannot hold several vectors per row.
     """
     kind, missing = kind_of(path), job.missing()
     if missing:
-        raise JobError(f"{len(missing)} of {len(job.plan)} shards of {job.folder} are not done: repeat its command")
+        raise JobError(f"{len(missing)} of {len(job.plan)} shards of {job.folder} are not done: run its command again")
     if path.exists() and not overwrite:
         raise InputError(f"{path} exists: choose another name, or pass overwrite=True")
     if kind == "npy" and len(job.infos) > 1:

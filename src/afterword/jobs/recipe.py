@@ -35,7 +35,7 @@ class MethodsEmbedder:
         methods: one or more methods, by name.
         options: options of `Encoder.encode`.
         condition: the condition for texts without their own.
-        chunking: how texts are split; None = they are not.
+        chunking: how texts are split; None = not at all.
         words: whether each row is a word in its text.
     """
 
@@ -51,7 +51,7 @@ class MethodsEmbedder:
         cls, load: Callable[[AnyMethod | None], Encoder], methods: dict[str, AnyMethod], options: dict[str, Any],
         condition: str | None = None,
     ) -> MethodsEmbedder:  # fmt: skip
-        """Load an encoder with the first method, or with its own if there are none."""
+        """Load an encoder with the first method, or with its own if no method is passed."""
         encoder = load(next(iter(methods.values()), None))
         return cls(encoder, methods or {VECTOR: encoder.method}, options, condition)
 
@@ -223,7 +223,7 @@ def _word(item: Item) -> str | None:
 
 @dataclass(frozen=True)
 class Recipe:
-    """A picklable description of what makes the vectors of a job.
+    """A picklable description of how a job makes its vectors.
 
     Args:
         model, load: the model and other arguments of `Encoder.load`.

@@ -165,7 +165,7 @@ def run_on_ray(
                 listener.more(result["rows"])
                 listener.done(int(batch["item"][0]), result)
         except ray.exceptions.RayError as e:
-            raise ModelError(f"Ray stopped the run: {one_line(str(e)):.300}: repeat the command to resume") from None
+            raise ModelError(f"Ray stopped the run: {one_line(str(e)):.300}: run the command again to resume") from None
 
 
 class Shards:
@@ -228,7 +228,7 @@ def embed_files(
 
     Args:
         folder: the job folder.
-        files: .txt, .jsonl, .csv, .tsv or .parquet files or folders of them; all but .parquet may be gzipped.
+        files: .txt, .jsonl, .csv, .tsv or .parquet files, or folders with such files; all but .parquet may be gzipped.
         model: the model, as for `Encoder.load`.
         method: NAME, NAME:option=value,..., @file.json or @file.py:name; None = the model's own.
         field: the column or field that holds the texts; None = text, or a table's only column.

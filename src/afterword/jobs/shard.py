@@ -35,7 +35,7 @@ LOADED = ("max_length", "dtype", "revision", "trust_remote_code")
 ENCODED = tuple(name for name in OPTIONS if name != "batch_tokens")
 
 Counts = Mapping[str, int]
-"""Counts of a shard: rows, rejected rows, truncated texts, tokens they lost, texts mostly unknown to the model."""
+"""Counts of a shard: rows, rejected rows, truncated texts, tokens lost that way, texts mostly unknown to the model."""
 
 
 @dataclass(frozen=True)

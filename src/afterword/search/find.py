@@ -21,7 +21,7 @@ Vectors = NDArray[np.floating[Any]]
 
 NO_COLUMN = re.compile(r'No field named "?([^".]+)"?\.')
 NPROBES = 20  # partitions of the vector index to search first; LanceDB searches more if they hold too few rows
-REFINE = 10  # this many times the requested rows are compared by their exact vectors
+REFINE = 10  # candidates per requested row that are ranked again by their exact vectors
 LEAST = 40  # minimum number of rows to read; hybrid search fuses two lists of this length
 SCORES: dict[By, str] = {"vector": "_distance", "text": "_score", "hybrid": "_relevance_score"}
 """LanceDB's score column for each kind of search."""
@@ -124,10 +124,10 @@ def find(index: Index, texts: Sequence[str], vectors: Vectors | None, search: Se
     search, results = search or Search(), []
     for i, text in enumerate(texts):
         if not text.strip():
-            raise InputError(f"query {i + 1} is blank: pass what to search for")
+            raise InputError(f"query {i + 1} is blank: pass a text to search for")
         vector = None if vectors is None else vectors[i]
         if search.by != "text" and (vector is None or not np.isfinite(vector).all()):
-            raise InputError(f"query {i + 1} has no vector: {text!r:.60}: pass by='text', or change its words")
+            raise InputError(f"query {i + 1} has no vector: {text!r:.60}: pass by='text', or rephrase it")
         results.append(_find(index, text, vector, search))
     return results
 
@@ -219,8 +219,8 @@ class JudgedQueries:
         relevant = {id: judged[id] for id in texts if max(judged.get(id, {}).values(), default=0) > 0}
         if not relevant:
             raise DataError(
-                f"no query of {queries} has a relevant document in {qrels}: its ids look like "
-                f"{next(iter(texts), '')!r:.60}, the query ids there like {next(iter(judged), '')!r:.60}"
+                f"no query in {queries} has a relevant document in {qrels}: its query ids look like "
+                f"{next(iter(texts), '')!r:.60}, those in the judgements like {next(iter(judged), '')!r:.60}"
             )
         documents = dict.fromkeys(document for scores in relevant.values() for document in scores)
         held = set(index.read(["doc"])["doc"].to_pylist())
@@ -228,7 +228,7 @@ class JudgedQueries:
         if len(missing) == len(documents):
             raise DataError(
                 f"{index.folder} holds none of the {len(documents):,} judged documents, such as {missing[0]!r:.60}: "
-                "rebuild the index with the column of these ids as id="
+                "rebuild the index and pass the column with these ids as id="
             )
         used = {id: texts[id] for id in relevant}
         return cls(used, relevant, len(texts) - len(relevant), missing)

@@ -15,7 +15,7 @@ from ..errors import InputError, MissingExtra
 Vectors = NDArray[np.float32]
 Rows = NDArray[np.int64]
 
-BLOCK = 2048  # rows per block; its products with another block take 16 MiB
+BLOCK = 2048  # rows per block; the products of two blocks take 16 MiB
 ROUNDING = 1e-6  # rounding error of a cosine in float32
 TRIED = (2, 3, 5, 8, 12, 20, 30, 50)  # the numbers of clusters that "auto" tries
 SAMPLE = 5000  # maximum number of rows for computing the silhouette
@@ -51,7 +51,7 @@ class Duplicates:
 def check_threshold(over: float) -> None:
     """Raise an InputError unless the threshold is above 0 and at most 1."""
     if not 0 < over <= 1:  # also rejects nan
-        close = f": over={over / 100:g}?" if 1 < over <= 100 else ": over=0.9 is usual"
+        close = f": over={over / 100:g}?" if 1 < over <= 100 else ": over=0.9 is typical"
         raise InputError(f"over={over:g} is not a cosine between 0 and 1{close}")
 
 

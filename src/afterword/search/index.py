@@ -34,7 +34,7 @@ SAME = {
 }  # fmt: skip
 """Settings that all rows of an index share, with the argument that sets each."""
 
-FLAT_BELOW = 100_000  # rows; with fewer, an exact comparison with all of them is quick
+FLAT_BELOW = 100_000  # rows; with fewer, comparing all of them exactly is quick
 NOT_LATIN = 0.5  # proportion of non-Latin letters above which words are not stemmed
 
 
@@ -77,9 +77,9 @@ class Index:
             MissingExtra: lancedb is not installed.
         """
         if folder.is_file():
-            raise DataError(f"{folder} is a file, not the folder of an index")
+            raise DataError(f"{folder} is a file, not an index folder")
         if (folder / "job.json").exists():
-            raise DataError(f"{folder} is a job, not an index: make one with `afterword index NAME --from {folder}`")
+            raise DataError(f"{folder} is a job, not an index: create one with `afterword index NAME --from {folder}`")
         if not folder.is_dir():
             raise MissingDataset(f"{folder} does not exist: create it with `afterword index {folder} -m MODEL -i FILE`")
         if not exists(folder, name):
@@ -251,7 +251,7 @@ def _path(folder: Path, name: str) -> Path:
 
 
 def _connect(folder: Path) -> Any:
-    os.environ.setdefault("LANCEDB_LOG", "error")  # read on import
+    os.environ.setdefault("LANCEDB_LOG", "error")  # read when lancedb is imported
     try:
         import lancedb
     except ImportError:

@@ -35,7 +35,7 @@ class Row(NamedTuple):
 
 
 class Update:
-    """An update of an index with the rows of an input; if interrupted, it can be repeated.
+    """An update of an index with the rows of an input, which can be repeated if interrupted.
 
     Args:
         index: the index.
@@ -64,7 +64,7 @@ class Update:
         self._changed: list[RecordBatch] = []
 
     def documents(self, items: Iterable[Item]) -> Iterator[Item]:
-        """Yield each distinct input row once; set a problem on rows without an id, or with a different row's id."""
+        """Yield each distinct input row once; set a problem on rows without an id, or with the id of another row."""
         for item in items:
             self._lines.append(item.line)
             doc = self._document(item, item.text)

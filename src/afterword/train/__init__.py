@@ -1,4 +1,4 @@
-"""Train an encoder on rows of texts with sentence-transformers' trainer."""
+"""Train an encoder on text pairs, triplets or labelled texts with sentence-transformers' trainer."""
 
 from __future__ import annotations
 

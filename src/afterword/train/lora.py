@@ -113,7 +113,7 @@ def append_layers(backbone: Backbone, count: int, fresh: bool = False) -> Backbo
     model: Any = backbone.model
     first, old = backbone.stack.layers[0], len(backbone.modules)
     if not fresh and count > old:
-        raise UnsupportedModel(f"added={count}: the model has {old} layers to copy: pass fresh=True")
+        raise UnsupportedModel(f"added={count}: the model has only {old} layers to copy: pass fresh=True")
     lists = ((name, m) for name, m in model.named_modules() if isinstance(m, nn.ModuleList))
     path = next(name for name, m in lists if len(m) and m[0] is first)
     new = re.compile(rf"{re.escape(path)}\.({'|'.join(str(i) for i in range(old, old + count))})\.")
@@ -127,7 +127,7 @@ def append_layers(backbone: Backbone, count: int, fresh: bool = False) -> Backbo
             layers[old + i].load_state_dict(layers[old - count + i].state_dict())
     except (RuntimeError, TypeError, ValueError) as e:
         reason = str(e).splitlines()[0]
-        raise UnsupportedModel(f"added={count}: {backbone.facts.kind} cannot have new layers: {reason:.160}") from None
+        raise UnsupportedModel(f"added={count}: cannot add layers to {backbone.facts.kind}: {reason:.160}") from None
     return check(grown.eval(), backbone.tokenizer)
 
 

@@ -31,13 +31,13 @@ ACCEPTED: dict[str, tuple[str, ...]] = {
 
 
 class Released(nn.Module):
-    """The weighted sum in BeLLM's released code of cosine, contrastive and angle objectives.
+    """The weighted sum of cosine, contrastive and angle objectives in BeLLM's released code.
 
     Source: SeanLee97/AnglE, ``AngleLoss`` of angle_emb 0.3.10; 4AI/BeLLM, train.py. That script passes weights under
     names that 0.3.x ignores, so it optimises the sum with all three weights equal to 1.
 
-    For triplets, the contrastive objective is "ranking", and the other two see the anchor with the positive as a pair
-    with score 1, with the negative as one with score 0. For pairs with scores 1 and 0, it is `in_batch`.
+    For triplets, the contrastive objective is "ranking", and the other two treat anchor and positive as a pair
+    with score 1, and anchor and negative as a pair with score 0. For pairs with scores 1 and 0, it is `in_batch`.
 
     Args:
         model: a SentenceTransformer.
@@ -70,7 +70,7 @@ class Released(nn.Module):
         """Compute the loss from vectors.
 
         Args:
-            embeddings: one (N, D) per column: anchor, positive, negative; or the two sides of pairs.
+            embeddings: one array (N, D) per column: anchor, positive, negative; or the two sides of pairs.
             labels: scores of pairs (N,), 1 or 0; None for triplets.
         """
         if labels is None:
@@ -109,7 +109,7 @@ class RankingByClass(nn.Module):
 
         Args:
             embeddings: the vectors of anchors and of positives, (N, D) each.
-            labels: the number of each row's class (N,).
+            labels: the class number of each row (N,).
         """
         anchor, positive = embeddings
         everyone, classes = (all_gather_with_grad(positive), all_gather(labels)) if self.gather else (positive, labels)
@@ -142,7 +142,7 @@ def in_batch(first: Tensor, second: Tensor, labels: Tensor, scale: float, gather
 
 
 def make_loss(model: Any, settings: Settings, gather: bool = False, classes: bool = False) -> nn.Module:
-    """Create the loss; `classes` is whether the rows are same-class pairs.
+    """Create the loss; `classes` says whether the rows are same-class pairs.
 
     Raises:
         InputError: a Matryoshka dimension is larger than the model's vectors.

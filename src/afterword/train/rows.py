@@ -77,7 +77,7 @@ class TrainingRows:
         Raises:
             MissingDataset: the file does not exist.
             BadRow: a field is missing, empty, or of the wrong type.
-            DataError: there are no rows, or the columns are none of these sets.
+            DataError: there are no rows, or the columns match none of these sets.
         """
         if isinstance(data, TrainingRows):
             return data
@@ -191,7 +191,7 @@ def _by_condition(rows: TrainingRows) -> TrainingRows:
         )
     if used < len(rows):
         unused = f"{rows.source}: {len(rows) - used} of {len(rows)} rows are not used"
-        warn(f"{unused}: their sentence pairs lack labels either above or below {MIDDLE}")
+        warn(f"{unused}: their sentence pairs lack a label above or a label below {MIDDLE}")
     columns = {"anchor": anchors, "positive": positives, "negative": negatives}
     return TrainingRows("conditioned triplets", columns, rows.source)
 

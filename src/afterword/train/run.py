@@ -150,7 +150,7 @@ class Run:
             weights = merge_into(self.adapted, self.before, self.settings)
             return replace(self.encoder, backbone=self_check(weights, self.encoder.backbone.tokenizer))
         if self.adapted is not None:
-            self.adapted.merge_and_unload(safe_merge=True)  # in place, packed layers would not notice
+            self.adapted.merge_and_unload(safe_merge=True)  # packed layers do not detect an unsafe merge
             self.adapted = None
         return self.encoder
 

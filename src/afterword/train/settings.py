@@ -121,11 +121,11 @@ class Settings:
             if not getattr(self, name) > 0:
                 raise InputError(f"{name}={getattr(self, name)}: it must be greater than 0")
         if not 0 <= self.dropout < 1:
-            raise InputError(f"dropout={self.dropout}: pass a number from 0 to less than 1")
+            raise InputError(f"dropout={self.dropout}: it must be at least 0 and less than 1")
         if len(self.weights) != 3:
             raise InputError(f"weights={self.weights}: pass three numbers: cosine, in-batch negatives, angle")
         if self.four_bit and (self.added or not self.lora):
-            raise InputError("four_bit=True freezes the weights: pass rank= above 0, and no added=")
+            raise InputError("four_bit=True freezes the weights: pass rank= greater than 0, and remove added=")
         if self.prompt and self.prompts:
             raise InputError("pass prompt=, for every column, or prompts=, by column, but not both")
 
@@ -204,7 +204,7 @@ class Place:
         for name, value in now.items():
             if before.get(name) != value:
                 raise InputError(
-                    f"{self.folder} holds a run with {name}={before.get(name)!r:.60}, not {value!r:.60}: set it back, "
+                    f"{self.folder} holds a run with {name}={before.get(name)!r:.60}, not {value!r:.60}: restore it, "
                     "or choose a different folder"
                 )
         return self.last()
