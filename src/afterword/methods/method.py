@@ -161,7 +161,7 @@ def _check(backbone: Backbone, method: Method) -> None:
     method.weigh.check(facts.layers, facts.heads, backbone.vocabulary_size)
     if method.sight.carry and not method.layout.slots:
         raise MethodError(
-            f"template={method.layout.template!r} has no {PLACEHOLDER} to carry a state to: write it before {{text}}, "
+            f"template={method.layout.template!r} has no {PLACEHOLDER} to carry a state to: put it before {{text}}, "
             "between spaces"
         )
     if method.sight.both_ways:

@@ -215,7 +215,7 @@ class RemoveTop(Affine):
         if k > len(rows) or k >= width:
             raise InputError(
                 f"remove_top: {moments.count} vectors of {width} components differ in {len(rows)} directions, "
-                f"of which {k} cannot be removed: fit on more texts, or pass a smaller k"
+                f"too few to remove {k}: fit on more texts, or pass a smaller k"
             )
         weight = _without(rows[:k])
         return _affine(weight, moments.mean) if self.centre else Dense(weight.float())

@@ -185,7 +185,7 @@ class Distinct:
         return Distinct(self.texts[window], conditions, self.rows[window], self.numbers)
 
     def where(self, indices: Sequence[int]) -> list[int]:
-        """Convert indices of distinct texts to the caller's indices; those of equal texts are adjacent."""
+        """Convert indices of distinct texts to the caller's indices; equal texts are adjacent."""
         return [row for i in indices for row in self.rows[i]]
 
     @property

@@ -202,7 +202,7 @@ def _layers(report: Report) -> str:
 
 
 def _heads(heads: HeadMap) -> str:
-    """Format the best head, and the one that TF-IDF chooses."""
+    """Format the best head and the head chosen by TF-IDF."""
     correlation = f"whose diagonal correlates with TF-IDF by {heads.correlation[heads.label_free]:.2f}"
     by_tfidf = f"{spelled_head(heads.label_free)}, {correlation}"
     if heads.scores is None:
