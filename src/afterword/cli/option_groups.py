@@ -228,7 +228,7 @@ class Texts:
     input: o.Input = None
     pairs: Annotated[
         Path | None,
-        typer.Option("--pairs", metavar="FILE", help="Use the texts in this file's columns sentence1 and sentence2."),
+        typer.Option("--pairs", metavar="FILE", help="Use the texts in this file's sentence1 and sentence2 columns."),
     ] = None
     format: o.Format = None
     field: o.Field = None

@@ -115,7 +115,7 @@ def _form(source: str, fields: Mapping[str, Any]) -> str:
         return LABELLED
     forms = "; ".join(", ".join(names) for names in FORMS.values())
     raise DataError(
-        f"{source} has the columns {', '.join(map(str, fields)) or 'none'}: expected one of these sets: {forms}"
+        f"{source} has columns: {', '.join(map(str, fields)) or 'none'}; expected one of these sets: {forms}"
     )
 
 
