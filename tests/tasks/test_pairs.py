@@ -128,6 +128,11 @@ def test_an_undefined_score_is_nan_and_says_why(a: np.ndarray, gold: list[float]
     assert len(scores.notes) == 1 and note in scores.notes[0]
 
 
+def test_blank_texts_are_counted(tmp_path: Path):
+    (tmp_path / "a.csv").write_text("sentence1,sentence2,score\na,,1\nb,c,2\n")
+    assert Pairs("a", "a.csv").load(Folder(tmp_path)).notes == ("blank texts, scored as '.': 1",)
+
+
 def test_one_pair_has_no_correlation(tmp_path: Path):
     write(tmp_path / "one.jsonl", [{"sentence1": "a", "sentence2": "b", "score": 1}])
     with pytest.raises(DataError, match="1 pair"):

@@ -43,11 +43,13 @@ class Pairs(Task):
         rows = source.rows(self.file, {"sentence1": text, "sentence2": text, "score": number}, {"subset": text})
         if len(rows) < 2:
             raise DataError(f"{self.file} has {len(rows)} pair: a correlation needs at least 2")
+        blank = sum(not r[key].strip() for r in rows for key in ("sentence1", "sentence2"))
         return ScoredPairs(
             tuple(r["sentence1"] for r in rows),
             tuple(r["sentence2"] for r in rows),
             np.array([r["score"] for r in rows]),
             tuple(r["subset"] or "" for r in rows),
+            (f"blank texts, scored as '.': {blank}",) if blank else (),
         )
 
 
