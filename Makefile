@@ -82,11 +82,12 @@ adapters: $(ADAPTERS)/.ready ## what docs/use-with.md says of LangChain and Llam
 wheel: $(VENV)/.ready ## build sdist and wheel, install the wheel in a fresh environment, and run README there
 	$(PY) scripts/check_wheel.py
 
-check: $(VENV)/.ready ## style, docstrings, types, architecture
+check: $(VENV)/.ready ## style, types, architecture, examples in docstrings
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
 	$(PY) -m pytest -q tests/test_architecture.py
+	$(PY) -m pytest -q --doctest-modules src/afterword
 
 fix: $(VENV)/.ready ## what the style tools can mend by themselves
 	$(PY) -m ruff check --fix .
