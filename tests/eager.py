@@ -87,7 +87,8 @@ class Eager:
         front, back = (self.tokenizer(t, add_special_tokens=False).input_ids for t in around)
         whole = [*self.prefix, *front, *ids * copies, *back, *self.suffix]
         extra = {"use_cache": False} if "use_cache" in inspect.signature(self.model.forward).parameters else {}
-        model = copy.deepcopy(self.model)  # dynamic rotary frequencies remember longer texts
+        dynamic = "dynamic" in str(getattr(self.model.config, "rope_parameters", None))
+        model = copy.deepcopy(self.model) if dynamic else self.model  # its rotary frequencies remember longer texts
         with torch.no_grad(), self.both_ways(model, last):
             out = model(input_ids=torch.tensor([whole]), output_hidden_states=True, output_attentions=True, **extra)
         first = len(self.prefix) + len(front)

@@ -71,14 +71,14 @@ class Encoder:
         dtype: torch.dtype | str | None = None, max_length: int | None = None, revision: str | None = None,
         trust_remote_code: bool = False, token: bool | str | None = None, cache_folder: str | Path | None = None,
         local_files_only: bool = False, subfolder: str = "", model_kwargs: dict[str, Any] | None = None,
-        quantization_config: Any = None,
+        quantization_config: Any = None, gguf_file: str = "",
     ) -> Encoder:  # fmt: skip
         """Load a model or a saved encoder.
 
         Args:
             name: a model on the Hugging Face Hub, a folder (a model, a saved encoder, or a sentence-transformers
-                model), a model that comes with the package ("afterword-mini", "afterword-mini-bellm",
-                "afterword-mini-distilled"), or "minilm" (all-MiniLM-L6-v2; needs the extra ``demo``).
+                model), a GGUF file, a model that comes with the package ("afterword-mini"), or a short name:
+                "minilm", "mpnet", "smollm2" or "gemma3", whose files are those of an installed package or the Hub's.
             method: a method or an ensemble, or its name and options as a string; None = the method saved in the
                 folder, or `classical` with a warning if there is none.
             device: where to run the model; None = a GPU if there is one, otherwise the CPU.
@@ -92,6 +92,7 @@ class Encoder:
             subfolder: subfolder of the folder or repository that contains the model.
             model_kwargs: passed to transformers; arguments that would change how the model is run are refused.
             quantization_config: a transformers quantization configuration, such as ``BitsAndBytesConfig``.
+            gguf_file: GGUF file in the folder or repository; its weights are dequantised to `dtype`.
 
         Raises:
             ModelError: the model cannot be loaded, or cannot be run exactly.
@@ -101,7 +102,7 @@ class Encoder:
             name, method, device=device, dtype=dtype, max_length=max_length, revision=revision,
             trust_remote_code=trust_remote_code, token=token, cache_folder=cache_folder,
             local_files_only=local_files_only, subfolder=subfolder, model_kwargs=model_kwargs,
-            quantization_config=quantization_config,
+            quantization_config=quantization_config, gguf_file=gguf_file,
         ))  # fmt: skip
 
     def save(self, folder: str | Path, overwrite: bool = False) -> None:

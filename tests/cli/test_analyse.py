@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +13,7 @@ from tests.cli.conftest import Run
 from tests.papers.drawn import drawn
 
 from afterword import Encoder, bellm, classical, ditto, prompt
-from afterword.cli.option_groups import read_methods
+from afterword.methods.serialize import parse_method
 from afterword.papers.dependency import dependency
 from afterword.papers.isotropy import isotropy, positive_pairs
 from afterword.papers.turning import degradation
@@ -71,9 +72,16 @@ def test_turning_points_of_models_files_and_methods(run: Run, llama: Path, gpt2:
         cells = row.removeprefix(name).split()
         assert [float(c.rstrip("*")) for c in cells] == [round(100 * s, 2) for s in curve.scores]
         assert [c.endswith("*") for c in cells].index(True) == curve.turning.kept
-        (method,) = read_methods([note.split("--method ")[1].strip("'")]).values()
-        assert method == bellm(curve.turning.last, template="bellm" if "bellm t" in name else None)
-        assert read_methods([result["method"]]) == {"vector": method}
+        template = "bellm" if "bellm t" in name else None
+        if not curve.turning.falls:
+            assert result["method"] is result["trained"] is None and "--method" not in note
+            continue
+        states = f"normed:{curve.turning.kept}"
+        cut = prompt("bellm", "mean", states) if template else classical(states=states)
+        trained = bellm(curve.turning.last, template=template)
+        printed = shlex.split(note.split("--method ")[1].replace("; to train:", ""))
+        assert printed == [result["method"], result["trained"]]
+        assert [parse_method(spec) for spec in printed] == [cut, trained]
 
 
 def test_dependency_of_two_methods(run: Run, llama: Path, tmp_path: Path):

@@ -12,7 +12,6 @@ from tests.tiny import tiny_model, tiny_tokenizer
 from afterword import Encoder, classical, prompt
 from afterword.errors import InputError, MethodError
 from afterword.methods.prompts import TEMPLATES
-from afterword.methods.serialize import parse_method
 from afterword.text.layout import Layout
 from afterword.text.tokenizer import Tokenizer
 
@@ -42,7 +41,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def encoder(folder: Path) -> Encoder:
-    return Encoder.load(folder, prompt("eol", chat=True))
+    return Encoder.load(folder, prompt(EOL, chat=True))
 
 
 def written(layout: Layout, text: str, hf, **options) -> list[int]:
@@ -101,6 +100,12 @@ def test_a_text_does_not_end_its_turn(mark: str, max_length: int | None) -> None
     assert {text[s:e] for s, e in found.offsets[0][1 : 1 + len(letters)]} == {mark}
 
 
+def test_a_named_template_opens_the_answer() -> None:
+    """Left to itself, a model may begin its answer in any way: that costs 22 points on STS-B with SmolLM2."""
+    assert prompt("eol", chat=True).layout.template == EOL.removesuffix('"') + '[ANSWER]The word is "'
+    assert prompt(EOL, chat=True).layout.template == prompt("eol").layout.template == EOL
+
+
 def test_a_prompt_stands_inside_the_users_turn(encoder: Encoder) -> None:
     direct = Encoder(encoder.backbone, prompt(f"so: {EOL}", chat=True))
     assert (encoder.encode("A bank.", prompt="so: ") == direct.encode("A bank.")).all()
@@ -113,7 +118,7 @@ def test_alone_and_in_company_saved_and_loaded(encoder: Encoder, tmp_path: Path)
     assert all((encoder.encode(text) == row).all() for text, row in zip(texts, many, strict=True))
     encoder.save(tmp_path / "a")
     loaded = Encoder.load(tmp_path / "a")
-    assert loaded.method == encoder.method == parse_method("prompt:chat=true")
+    assert loaded.method == encoder.method
     assert loaded.fingerprint == encoder.fingerprint and (loaded.encode(texts) == many).all()
     assert close(many, theirs(tmp_path / "a", trust_remote_code=True).encode(texts))
     loaded.backbone.tokenizer.hf.chat_template = CHAT.replace("trim", "upper")

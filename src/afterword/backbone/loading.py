@@ -31,6 +31,7 @@ from ..errors import MissingExtra, ModelError, UnsupportedModel
 from ..text.tokenizer import Tokenizer
 from .attention import NAME
 from .backbone import Backbone, remove_recorders
+from .gguf_file import check_memory, dequantised, parsed_once
 from .introspection import text_config, window
 from .model_source import ADAPTER, CHECKED, SAFE, ModelSource, check_file, check_folder, read_json
 from .packed_linear import pack_linears
@@ -86,16 +87,16 @@ def load_backbone(
         raise ModelError(f"model_kwargs={{{wrong[0]!r}: ...}} is not supported: use the arguments of Encoder.load")
     explicit = {"dtype": dtype or built.pop("torch_dtype", None), "quantization_config": quantization_config}
     built |= {key: value for key, value in explicit.items() if value is not None}
-    with quiet(), _one_line(path):
+    with quiet(), _one_line(source.path), parsed_once():
         device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         built.setdefault("dtype", torch.float32 if device.type == "cpu" else "auto")
-        _check_files(path, source.options)
+        _check_files(source)
         settings = {k: v for k, v in built.items() if k not in ("dtype", "quantization_config")}
         config, left = AutoConfig.from_pretrained(path, return_unused_kwargs=True, **common, **settings)
         config = _without_kernels(config)
         built = {k: v for k, v in built.items() if k not in settings or k in left}  # the rest is in config
         tokenizer = _load_tokenizer(path, common)
-        model = _load_model(path, config, {**common, **built})
+        model = _load_model(source, config, {**common, **built})
         for adapter in adapters:
             _merge_adapter(model, adapter)
         if commit := source.commit():
@@ -124,12 +125,14 @@ def load_head(backbone: Backbone, name: str | Path | None = None) -> nn.Module:
         head = nn.Linear(facts.width, table.num_embeddings, bias=False, device="meta")
         head.weight = table.weight
         return head
-    path = ModelSource(str(name or model.name_or_path)).located().name
-    with quiet(), _one_line(path):
-        _check_files(path, {})
-        options = {"dtype": backbone.dtype, "use_safetensors": True, "output_loading_info": True}
-        options |= {"attn_implementation": "eager", "config": _without_kernels(AutoConfig.from_pretrained(path))}
-        causal, report = AutoModelForCausalLM.from_pretrained(path, **options)
+    source = ModelSource(str(name or model.name_or_path)).located()
+    path = source.path
+    with quiet(), _one_line(path), parsed_once():
+        _check_files(source)
+        options = {"dtype": backbone.dtype, "use_safetensors": True, "output_loading_info": True, **source.options}
+        config = _without_kernels(AutoConfig.from_pretrained(source.name, **source.options))
+        options |= {"attn_implementation": "eager", "config": config}
+        causal, report = AutoModelForCausalLM.from_pretrained(source.name, **options)
     head = causal.get_output_embeddings()
     names = [n for n, module in causal.named_modules() if module is head]
     if not names or any(k.startswith(f"{names[0]}.") for k in report["missing_keys"]):
@@ -181,15 +184,16 @@ def _one_line(name: str) -> Iterator[None]:
         raise ModelError(f"{name} cannot be loaded: {first_line(e):.300}") from e
 
 
-def _check_files(path: str, options: dict[str, Any]) -> None:
+def _check_files(source: ModelSource) -> None:
     """Check the files that name weights and code before reading any others."""
-    if Path(path).is_dir():
-        check_folder(Path(path))
+    if Path(source.name).is_dir():
+        check_folder(Path(source.name), source.gguf_file)
         return
     errors = ("missing_entries", "connection_errors", "gated_repo")
     no_errors = {f"_raise_exceptions_for_{what}": False for what in errors}
+    options = {key: value for key, value in source.options.items() if key != "gguf_file"}
     for name in CHECKED:
-        file = cached_file(path, name, **options, **no_errors)
+        file = cached_file(source.name, name, **options, **no_errors)
         if file is not None:
             check_file(Path(file))
 
@@ -199,16 +203,22 @@ def _load_tokenizer(path: str, common: dict[str, Any]) -> Tokenizer:
         return Tokenizer(AutoTokenizer.from_pretrained(path, **common))
 
 
-def _load_model(path: str, config: Any, options: dict[str, Any]) -> Any:
+def _load_model(source: ModelSource, config: Any, options: dict[str, Any]) -> Any:
     """Load the text model, without its head."""
+    path = source.name
     options = {"use_safetensors": True, "output_loading_info": True, **options}
     options["adapter_kwargs"] = {  # no adapter: its report would replace the model's
         "subfolder": "-", "local_files_only": options.get("local_files_only", False),
     }  # fmt: skip
     kind = AutoModelForTextEncoding if type(config) in MODEL_FOR_TEXT_ENCODING_MAPPING else AutoModel
+    if source.gguf_file:
+        with torch.device("meta"):
+            check_memory(kind.from_config(config), options["dtype"], source.path)
     with _without_adapter(path) as bare:
         full, report = kind.from_pretrained(bare, config=deepcopy(config), attn_implementation="eager", **options)
-    full.name_or_path = full.config._name_or_path = path
+    full.name_or_path = full.config._name_or_path = source.path
+    if source.gguf_file:
+        dequantised(full)
     if (Path(path) / ADAPTER).exists():
         _load_adapter(full, path)
     encoder = _encoder_of(full)

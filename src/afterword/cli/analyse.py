@@ -48,24 +48,31 @@ def turning_point(
     from ..methods.serialize import parse_method
     from ..papers import turning
 
-    specs = {}
+    cut, trained = {}, {}  # the spelling of each curve's method with a layer kept, and of what BeLLM trains
     for t in template or ("bellm", "none"):
         spelled = json.dumps(t, ensure_ascii=False) if "{" in t else t
+        start = "classical:" if t == "none" else f"prompt:template={spelled},"
         for p in pool or ("mean", "last"):
-            specs[f"{p}, {'no' if t == 'none' else t} template"] = f"bellm:last=auto,pool={p},template={spelled}"
-    methods = {name: one_method(parse_method(spec), "a turning point") for name, spec in specs.items()}
+            name = f"{p}, {'no' if t == 'none' else t} template"
+            cut[name] = f"{start}pool={p},states=normed:"
+            trained[name] = f"bellm:pool={p},template={spelled},last="
+    methods = {name: one_method(parse_method(f"{spec}auto"), "a turning point") for name, spec in trained.items()}
     files = distinct(map(str, dev), lambda path: Path(path).name)
     sets = {name: turning.read_pairs(path) for path, name in files.items()}
     results, curves, notes = [], [], []
     for model_name, encoder, limits in run.encoders(model, {"": classical()}):
-        with Bar("turning point", "vectors") as bar:
+        cuts = len(methods) * (encoder.backbone.facts.layers + 1)
+        with Bar("turning point", "vectors", cuts * sum(2 * len(pairs.gold) for pairs in sets.values())) as bar:
             of_model = turning.degradation(
                 encoder, sets, methods, margin=margin, batch_tokens=limits.batch_tokens, show_progress_bar=bar.update
             )
-        for curve, spec in zip(of_model, specs.values(), strict=True):
-            best = spec.replace("auto", str(curve.turning.last)) if curve.turning else None
-            results.append({"model": model_name, "method": best, **curve.to_json()})
-            notes.append(f": --method {shlex.quote(best)}" if best else "")
+        for curve in of_model:
+            best, to_train = None, None
+            if curve.turning is not None and curve.turning.falls:
+                best = f"{cut[curve.name]}{curve.turning.kept}"
+                to_train = f"{trained[curve.name]}{curve.turning.last}"
+            results.append({"model": model_name, "method": best, "trained": to_train, **curve.to_json()})
+            notes.append(f"; without training: --method {shlex.quote(best)}; to train: {to_train}" if best else "")
             name = [model_name] * (len(model) > 1) + [curve.name] * (len(model) == 1 or len(methods) > 1)
             curves.append(replace(curve, name=", ".join(name)))
     figure.draw(turning.draw, curves, list(sets))
@@ -92,7 +99,7 @@ def dependency(
 
     results = [
         claim.dependency(encoder, read, pivot, name=name, limits=limits)
-        for name, encoder, limits in run.encoders(model, methods)
+        for name, encoder, limits in run.counting("dependency", len(read), model, methods)
     ]
     figure.draw(claim.draw, results)
     return run.show(results, [claim.table(results)])
@@ -123,7 +130,7 @@ def words(
     read, counts = texts.read(), claim.read_counts(frequencies)
     results = [
         claim.representative_words(encoder, read, counts, top=top, head=head, name=name, limits=limits)
-        for name, encoder, limits in run.encoders(model, read_methods(method or ["bellm"]))
+        for name, encoder, limits in run.counting("words", len(read), model, read_methods(method or ["bellm"]))
     ]
     return run.show(results, [claim.table(r, read[:show]) for r in results])
 

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from inspect import cleandoc, signature
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import typer
@@ -149,10 +150,14 @@ def inspect(model: Model, method: o.Method = None, as_json: o.AsJson = False) ->
 
 def facts(encoder: Encoder) -> dict[str, Any]:
     """List the properties of a loaded model."""
+    from ..backbone.gguf_file import GGUF, quantisation
     from ..backbone.packed_linear import packed_layers
 
+    path = Path(str(encoder.backbone.model.name_or_path))
     f, backbone, tokenizer = encoder.backbone.facts, encoder.backbone, encoder.backbone.tokenizer
     return {
+        "path": str(path),
+        "quantisation": quantisation(path) if path.suffix == GGUF else None,
         "kind": f.kind,
         "parameters": sum(p.numel() for p in backbone.model.parameters()),
         "layers": f.layers,
@@ -197,11 +202,14 @@ def suggestions(encoder: Encoder) -> list[dict[str, str]]:
 
 
 def summary(report: Mapping[str, Any]) -> list[str]:
-    """Format the report as about fifteen lines."""
+    """Format the report as at most seventeen lines."""
+    gguf = report["quantisation"]
     steps = "".join(f", {step}" for step in report["post"])
     weights = "packed" if report["packed"] else "ordinary"
     rows = [
         ("model", f"{report['model']} ({report['kind']}, {report['parameters'] / 1e6:.1f} M parameters)"),
+        ("from", report["path"] if report["path"] != report["model"] else ""),
+        ("weights", f"GGUF {gguf}, dequantised to {report['dtype']}" if gguf else ""),
         ("layers", f"{report['layers']} with {report['heads']} heads each, width {report['width']}"),
         ("direction", "causal: a token attends to earlier tokens" if report["causal"] else "bidirectional"),
         ("limit", f"{report['max_length']} tokens" if report["max_length"] else "no limit"),

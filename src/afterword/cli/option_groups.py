@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from copy import copy
-from dataclasses import MISSING, dataclass, field, fields, is_dataclass
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from pathlib import Path
@@ -23,7 +23,7 @@ import typer
 
 from ..jobs import VECTOR
 from . import options as o
-from .console import say
+from .console import Bar, say
 from .tables import measured, page_width
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class Model(Loading):
         source = ModelSource(self.model, self.revision).located()
         folder = Path(source.name)
         if folder.is_dir() and not (folder / "modules.json").exists():
-            check_folder(folder)
+            check_folder(folder, source.gguf_file)
         return source
 
 
@@ -276,6 +276,14 @@ class Run(Loading):
                     encoder = Encoder(loaded.backbone, method, max_length=self.max_length)
                 name = [short] * (len(models) > 1 or len(specs) == 1) + [spec] * (len(specs) > 1)
                 yield " ".join(name), encoder, limits
+
+    def counting(
+        self, what: str, total: int, models: Sequence[str], methods: Mapping[str, AnyMethod]
+    ) -> Iterator[tuple[str, Encoder, Limits]]:
+        """The same with a progress bar for the ``total`` texts of each."""
+        for name, encoder, limits in self.encoders(models, methods):
+            with Bar(what, "texts", total) as bar:
+                yield name, encoder, replace(limits, show_progress_bar=bar.update)
 
     def names(self, models: Sequence[str]) -> dict[str, str]:
         """Map the models to their short names."""

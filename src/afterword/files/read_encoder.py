@@ -101,6 +101,7 @@ def read_encoder(
     cache_folder: str | Path | None,
     local_files_only: bool,
     subfolder: str,
+    gguf_file: str,
     **options: Any,
 ) -> dict[str, Any]:
     """Load the fields of an encoder; see `Encoder.load` for the arguments."""
@@ -108,7 +109,7 @@ def read_encoder(
         raise ModelError(f"{name!r} is not a model: pass a folder, or a name on the Hub")
     if isinstance(method, str):
         method = parse_method(method)
-    source = ModelSource(str(name), revision, token, cache_folder, local_files_only, subfolder)
+    source = ModelSource(str(name), revision, token, cache_folder, local_files_only, subfolder, gguf_file)
     return read_located(source.located(), str(name), method, max_length=max_length, **options)
 
 

@@ -20,6 +20,7 @@ def classical(
     states: str = "last",
     *,
     temperature: float = 1.0,
+    skip_first: bool = False,
     add_special_tokens: bool = True,
     pool_special_tokens: bool = True,
 ) -> Method:
@@ -35,12 +36,14 @@ def classical(
         states: "last", "first_last", "first_last_h1", "last_two", "static", "static_h0" or "layer:k"; or values from
             inside the layers, such as "attention:all", "values:all" (Value Aggregation) or "router": see `States`.
         temperature: divide every layer's attention scores by this before the softmax; below 1, attention is sharper.
+        skip_first: leave the first token, which is an attention sink in many decoders, out of the mean.
         add_special_tokens: add the tokenizer's special tokens.
         pool_special_tokens: also pool the special tokens.
     """
     layout, sight = Layout(add_special_tokens=add_special_tokens), Sight(temperature=temperature)
     name = f"classical {pool} {states}" + (f" temperature {temperature:g}" if temperature != 1 else "")
-    weigh = Plain(pool, "all", pool_special_tokens)
+    name += " without first" if skip_first else ""
+    weigh = Plain(pool, "all", pool_special_tokens, skip_first)
     return Method(layout, States(states), weigh, sight, name)
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from ..backbone.bidirectional import Couple, Sight, Window
 from ..errors import MethodError
 from ..spelling import choose, did_you_mean
+from ..text.chat import ANSWER
 from ..text.layout import MASK, Layout
 from ..text.writer import PLACEHOLDER
 from .method import Method
@@ -75,6 +76,7 @@ def prompt(
     *,
     variant: Literal["raw", "released"] = "raw",
     chat: bool = False,
+    skip_first: bool = False,
     add_special_tokens: bool = True,
     pool_special_tokens: bool = False,
 ) -> Method:
@@ -95,7 +97,9 @@ def prompt(
         variant: "released" cleans up the text as the authors' code does: it adds a final full stop and, without
             [MASK], also replaces double quotes and a final question mark (see `Layout`).
         chat: put the template into the user's turn of the model's chat template, for Instruct models; what
-            follows [ANSWER] starts the answer, and what precedes [USER] is the system message.
+            follows [ANSWER] starts the answer, and what precedes [USER] is the system message. The
+            answer to a named template that ends in ``:"`` starts with ``The word is "``.
+        skip_first: leave the first token out of a mean (see `classical`).
         add_special_tokens: add the tokenizer's special tokens; a chat template always has its own.
         pool_special_tokens: also pool the special tokens.
     """
@@ -104,10 +108,12 @@ def prompt(
     masked = MASK in text
     if pool == "mask" and not masked:
         raise MethodError(f"pool='mask': template={text!r} has no {MASK}: add it, or choose another pool")
+    if chat and template in TEMPLATES and text.endswith(':"'):  # without its opening, an answer may begin anyhow
+        text = text.removesuffix('"') + f'{ANSWER}The word is "'
     clean: Literal["stop", "all"] = "stop" if masked else "all"
     punctuate = clean if variant == "released" else None
     layout = Layout(text, add_special_tokens=add_special_tokens, punctuate=punctuate, chat=chat)
-    weigh = Plain(pool or ("mask" if masked else "last"), "all", pool_special_tokens)
+    weigh = Plain(pool or ("mask" if masked else "last"), "all", pool_special_tokens, skip_first)
     states = states or STATES.get(template, "last")
     name = f"prompt {template if template in TEMPLATES else text!r}{' chat' if chat else ''}"
     return Method(layout, States(states), weigh, name=name)
@@ -167,6 +173,7 @@ def bellm(
     couple: Couple = "replace",
     window: Window = "keep",
     template: str | None = "bellm",
+    skip_first: bool = False,
     add_special_tokens: bool = True,
     pool_special_tokens: bool = False,
 ) -> Method:
@@ -188,6 +195,7 @@ def bellm(
         couple: "replace", or one of Equation 5's sums (see `Sight`).
         window: "keep" these layers' sliding window, on both sides, or "drop" it, as the authors' code does.
         template: a name from `TEMPLATES`, a string with {text}, or None for the text alone.
+        skip_first: leave the first token out of a mean (see `classical`).
         add_special_tokens: add the tokenizer's special tokens.
         pool_special_tokens: also pool the special tokens.
     """
@@ -197,7 +205,7 @@ def bellm(
     layout = Layout(text, add_special_tokens=add_special_tokens)
     which = f"layers {list(layers)}" if layers else f"last {last}"
     note = ("" if couple == "replace" else f" {couple}") + ("" if window == "keep" else " without window")
-    weigh = Plain(pool, "all", pool_special_tokens)
+    weigh = Plain(pool, "all", pool_special_tokens, skip_first)
     sight = Sight(last, tuple(layers), couple, window)
     return Method(layout, States(states), weigh, sight, name=f"bellm {which} {pool}{note}")
 

@@ -161,13 +161,29 @@ def by_position(group: Group, chosen: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Plain(Weighting):
-    """Unchanged targets: classical pooling, Echo, prompts, BeLLM."""
+    """Unchanged targets: classical pooling, Echo, prompts, BeLLM.
+
+    Args:
+        skip_first: leave the first token that the model reads out of every mean of several tokens. In many decoders it
+            is an attention sink, whose state in the middle layers is so long that a mean with it is that state.
+    """
+
+    skip_first: bool = False
 
     kind: ClassVar[str] = "plain"
 
     def __call__(self, group: Group, targets: Rows, reading: Tensor | None) -> Rows:
-        """The targets, unchanged."""
-        return targets
+        """Compute the weights (G, R, n)."""
+        return without_first(group, targets) if self.skip_first else targets
+
+
+def without_first(group: Group, targets: Rows) -> Rows:
+    """Target rows (G, R, n) without the first token of the sequence, with the same sums; alone in its row, it stays."""
+    import torch
+
+    kept = targets * (group.at > 0)
+    total, left = targets.sum(-1, keepdim=True), kept.sum(-1, keepdim=True)
+    return torch.where(left > 0, kept * (total / left.where(left > 0, 1)), targets)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import orjson
 import torch
 
 from ..backbone.attention_taps import Tap
-from ..encode.limits import Limits, Truncation, each
+from ..encode.limits import Limits, Truncation, each, progress
 from ..encoder import Encoder
 from ..errors import InputError, MethodError
 from ..methods import one_method
@@ -113,7 +113,9 @@ def sweep(
             of_batch.update(zip(group.text.tolist(), read(of_group, *(t.result(g) for t in taps)), strict=True))
         return {indices[t]: value for t, value in of_batch.items()}
 
-    for _, of_batch in each(writings, run, limits.budget(backbone.device), backbone.device):
-        values.update(of_batch)
+    with progress(len(checked), limits) as advance:
+        for _, of_batch in each(writings, run, limits.budget(backbone.device), backbone.device):
+            values.update(of_batch)
+            advance(len(of_batch))
     cuts.warn(limits)
     return [values[i] for i in range(len(checked))]

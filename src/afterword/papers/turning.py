@@ -257,8 +257,12 @@ def _sentence(curve: Curve) -> str:
     turning, layers = curve.turning, len(curve.scores) - 1
     if turning is None:
         return f"{curve.name}: {UNDEFINED}"
-    falls = f"falls after {turning.kept} of {layers} layers" if turning.falls else "does not fall at its end"
-    return f"{curve.name}: {falls} ({turning.agreement:.0%} of resamples agree)"
+    agree = f"({turning.agreement:.0%} of resamples agree)"
+    if not turning.falls:
+        return f"{curve.name}: does not fall at its end {agree}"
+    low = min(range(turning.kept, layers + 1), key=lambda t: curve.scores[t])
+    scores = {t: f"{100 * curve.scores[t]:.2f} after {t}" for t in (turning.kept, low, layers)}
+    return f"{curve.name}: falls after {turning.kept} of {layers} layers {agree}: {', '.join(scores.values())}"
 
 
 def plot(axes: Axes, curves: Sequence[Curve]) -> None:

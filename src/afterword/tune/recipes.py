@@ -177,11 +177,12 @@ def families(grid: Grid, backbone: Backbone, fitted: Mapping[MethodMaker, Weight
     """
     facts = backbone.facts
     table = backbone.table_width == facts.width  # ELECTRA and ALBERT may have narrower input embeddings
-    kinds = (*_kinds(facts.layers, table), *_supported(backbone, INSIDE))
+    normed = [f"normed:{k}" for k in range(facts.layers - 1, 0, -1)] if facts.causal else []
+    kinds = (*_kinds(facts.layers, table), *_supported(backbone, [*normed, *INSIDE]))
     special = bool(backbone.tokenizer.prefix or backbone.tokenizer.suffix)
     plain: list[MethodMaker] = [partial(classical, pool) for pool in ("mean", "last", "weighted")]
     plain += [partial(classical, "mean", pool_special_tokens=False)] if special else []
-    plain += [] if facts.causal else [partial(classical, "cls")]
+    plain += [partial(classical, "mean", skip_first=True)] if facts.causal else [partial(classical, "cls")]
     first, fitted = _family(plain, kinds), fitted or {}
     result = [Family((*first.weigh, *fitted.values()), (*first.rows, *fitted), kinds)]
     if values := _supported(backbone, VALUES):  # of a different width

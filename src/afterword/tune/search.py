@@ -387,6 +387,8 @@ class Search:
             result.notes.append(f"{spec}: {e}")
             return
         for name, post in self.posts:
+            if isinstance(post, Dense) and post.weight.shape[1] != vectors.shape[-1]:  # states narrower than the model
+                continue
             try:
                 dense = post if isinstance(post, Dense) else post.of(unit if post.unit else moments)
                 left, right = dense(vectors.flatten(0, 1)).chunk(2)

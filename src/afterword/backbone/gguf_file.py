@@ -1,0 +1,83 @@
+"""GGUF files, which transformers reads and dequantises: check one, describe one, and parse one once per load."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import psutil
+import torch
+from torch import nn
+
+from ..errors import MissingExtra, ModelError
+
+GGUF = ".gguf"
+MAGIC = b"GGUF"
+
+
+def only_gguf(folder: Path) -> str:
+    """The name of the GGUF file in a folder, or "" if there is none.
+
+    Raises:
+        ModelError: there are several.
+    """
+    names = sorted(path.name for path in folder.glob(f"*{GGUF}"))
+    if len(names) > 1:
+        raise ModelError(f"{folder} holds {len(names)} GGUF files: pass the one to load, such as {folder / names[0]}")
+    return next(iter(names), "")
+
+
+def check_gguf(path: Path) -> None:
+    """Raise an error unless a file begins as GGUF does, and the package that reads it is installed."""
+    with path.open("rb") as file:
+        if file.read(len(MAGIC)) != MAGIC:
+            raise ModelError(f"{path} is not a GGUF file: download it again")
+    if find_spec("gguf") is None:
+        raise MissingExtra("gguf", "gguf")
+
+
+def quantisation(path: Path) -> str:
+    """How most weights of a file are stored, such as Q4_1 or F16."""
+    import gguf
+
+    field = gguf.GGUFReader(path).get_field("general.file_type")
+    if field is None:
+        return "unknown type"
+    return gguf.LlamaFileType(field.contents()).name.removeprefix("MOSTLY_").removeprefix("ALL_")
+
+
+@contextmanager
+def parsed_once() -> Iterator[None]:
+    """Let transformers parse a file once, not once each for configuration, tokenizer and weights: 27 s for Gemma 3."""
+    if find_spec("gguf") is None:
+        yield
+        return
+    import gguf
+
+    reader = gguf.GGUFReader
+    gguf.GGUFReader = lru_cache(maxsize=1)(reader)
+    try:
+        yield
+    finally:
+        gguf.GGUFReader = reader
+
+
+def check_memory(model: nn.Module, dtype: torch.dtype, path: Path) -> None:
+    """Raise ModelError if the dequantised weights of a model, built on the meta device, exceed the free memory."""
+    needed = sum(weight.numel() for weight in model.parameters()) * dtype.itemsize
+    free = psutil.virtual_memory().available
+    if needed > free:
+        raise ModelError(
+            f"{path} needs {needed / 2**30:.1f} GiB once dequantised to {str(dtype).removeprefix('torch.')}, and "
+            f"{free / 2**30:.1f} GiB are free: pass dtype='bfloat16', or a smaller model"
+        )
+
+
+def dequantised(model: Any) -> None:
+    """Make a model that was read from GGUF an ordinary one, which can be saved."""
+    del model.config.quantization_config
+    model.hf_quantizer = None
