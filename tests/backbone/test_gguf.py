@@ -110,7 +110,7 @@ def test_mistakes_name_the_file_and_the_fix(file: Path, tmp_path: Path, monkeypa
     write_gguf(cut, architecture="nothing-known")
     with pytest.raises(ModelError, match="nothing-known"):
         Encoder.load(cut)
-    monkeypatch.setattr("psutil.virtual_memory", lambda: type("Memory", (), {"available": 1000}))
+    monkeypatch.setattr(gguf_file, "free_memory", lambda: 1000)
     with pytest.raises(ModelError, match=r"tiny\.F32\.gguf.*dtype="):
         Encoder.load(file)
 

@@ -9,11 +9,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import psutil
 import torch
 from torch import nn
 
 from ..errors import MissingExtra, ModelError
+from .packed_linear import free_memory
 
 GGUF = ".gguf"
 MAGIC = b"GGUF"
@@ -47,7 +47,8 @@ def quantisation(path: Path) -> str:
     field = gguf.GGUFReader(path).get_field("general.file_type")
     if field is None:
         return "unknown type"
-    return gguf.LlamaFileType(field.contents()).name.removeprefix("MOSTLY_").removeprefix("ALL_")
+    name: str = gguf.LlamaFileType(field.contents()).name
+    return name.removeprefix("MOSTLY_").removeprefix("ALL_")
 
 
 @contextmanager
@@ -66,13 +67,14 @@ def parsed_once() -> Iterator[None]:
         gguf.GGUFReader = reader
 
 
-def check_memory(model: nn.Module, dtype: torch.dtype, path: Path) -> None:
+def check_memory(model: nn.Module, dtype: torch.dtype | str, path: str) -> None:
     """Raise ModelError if the dequantised weights of a model, built on the meta device, exceed the free memory."""
-    needed = sum(weight.numel() for weight in model.parameters()) * dtype.itemsize
-    free = psutil.virtual_memory().available
+    kind = torch.float32 if dtype == "auto" else getattr(torch, dtype) if isinstance(dtype, str) else dtype
+    needed = sum(weight.numel() for weight in model.parameters()) * kind.itemsize
+    free = free_memory()
     if needed > free:
         raise ModelError(
-            f"{path} needs {needed / 2**30:.1f} GiB once dequantised to {str(dtype).removeprefix('torch.')}, and "
+            f"{path} needs {needed / 2**30:.1f} GiB once dequantised to {str(kind).removeprefix('torch.')}, and "
             f"{free / 2**30:.1f} GiB are free: pass dtype='bfloat16', or a smaller model"
         )
 

@@ -83,7 +83,7 @@ def pack_linears(model: nn.Module) -> int:
     linears: list[Any] = [m for m in model.modules() if type(m) in PACKED]
     linears = [m for m in linears if m.weight.dtype == torch.float32 and m.weight.device.type == "cpu"]
     size = sum(m.weight.nbytes for m in linears)
-    if not linears or not packing_pays() or size >= SHARE * _free_memory():
+    if not linears or not packing_pays() or size >= SHARE * free_memory():
         return 0
     for module in linears:
         module.__class__ = PACKED[type(module)]
@@ -123,7 +123,7 @@ def packing_pays() -> bool:
     return setting == "1" or (not intel and torch.backends.cpu.get_cpu_capability() == "AVX512")
 
 
-def _free_memory() -> float:
+def free_memory() -> float:
     """Return the bytes that can be allocated within the machine's memory and a container's limit."""
     free, group = math.inf, Path("/sys/fs/cgroup")
     try:

@@ -73,8 +73,8 @@ def turning_point(
                 to_train = f"{trained[curve.name]}{curve.turning.last}"
             results.append({"model": model_name, "method": best, "trained": to_train, **curve.to_json()})
             notes.append(f"; without training: --method {shlex.quote(best)}; to train: {to_train}" if best else "")
-            name = [model_name] * (len(model) > 1) + [curve.name] * (len(model) == 1 or len(methods) > 1)
-            curves.append(replace(curve, name=", ".join(name)))
+            words = [model_name] * (len(model) > 1) + [curve.name] * (len(model) == 1 or len(methods) > 1)
+            curves.append(replace(curve, name=", ".join(words)))
     figure.draw(turning.draw, curves, list(sets))
     return run.show(results, [turning.table(curves, notes, list(sets))])
 
