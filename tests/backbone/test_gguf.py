@@ -14,7 +14,7 @@ from tests.tiny import tiny_config, tiny_model, tiny_tokenizer
 from transformers import AutoModelForCausalLM
 
 from afterword import Encoder
-from afterword.backbone import gguf_file
+from afterword.backbone import gguf_file, loading
 from afterword.errors import MissingExtra, ModelError
 
 TEXTS = ["The bank was steep.", "Die Bank war steil und bewachsen.", "a"]
@@ -110,7 +110,7 @@ def test_mistakes_name_the_file_and_the_fix(file: Path, tmp_path: Path, monkeypa
     write_gguf(cut, architecture="nothing-known")
     with pytest.raises(ModelError, match="nothing-known"):
         Encoder.load(cut)
-    monkeypatch.setattr(gguf_file, "free_memory", lambda: 1000)
+    monkeypatch.setattr(loading, "free_memory", lambda: 1000)
     with pytest.raises(ModelError, match=r"tiny\.F32\.gguf.*dtype="):
         Encoder.load(file)
 

@@ -9,11 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch import nn
-
 from ..errors import MissingExtra, ModelError
-from .packed_linear import free_memory
 
 GGUF = ".gguf"
 MAGIC = b"GGUF"
@@ -65,18 +61,6 @@ def parsed_once() -> Iterator[None]:
         yield
     finally:
         gguf.GGUFReader = reader
-
-
-def check_memory(model: nn.Module, dtype: torch.dtype | str, path: str) -> None:
-    """Raise ModelError if the dequantised weights of a model, built on the meta device, exceed the free memory."""
-    kind = torch.float32 if dtype == "auto" else getattr(torch, dtype) if isinstance(dtype, str) else dtype
-    needed = sum(weight.numel() for weight in model.parameters()) * kind.itemsize
-    free = free_memory()
-    if needed > free:
-        raise ModelError(
-            f"{path} needs {needed / 2**30:.1f} GiB once dequantised to {str(kind).removeprefix('torch.')}, and "
-            f"{free / 2**30:.1f} GiB are free: pass dtype='bfloat16', or a smaller model"
-        )
 
 
 def dequantised(model: Any) -> None:

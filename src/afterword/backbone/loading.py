@@ -31,10 +31,10 @@ from ..errors import MissingExtra, ModelError, UnsupportedModel
 from ..text.tokenizer import Tokenizer
 from .attention import NAME
 from .backbone import Backbone, remove_recorders
-from .gguf_file import check_memory, dequantised, parsed_once
+from .gguf_file import dequantised, parsed_once
 from .introspection import text_config, window
 from .model_source import ADAPTER, CHECKED, SAFE, ModelSource, check_file, check_folder, read_json
-from .packed_linear import pack_linears
+from .packed_linear import free_memory, pack_linears
 from .self_check import check, first_line
 
 logger = logging.getLogger(__name__)
@@ -213,7 +213,7 @@ def _load_model(source: ModelSource, config: Any, options: dict[str, Any]) -> An
     kind = AutoModelForTextEncoding if type(config) in MODEL_FOR_TEXT_ENCODING_MAPPING else AutoModel
     if source.gguf_file:
         with torch.device("meta"):
-            check_memory(kind.from_config(config), options["dtype"], source.path)
+            _check_memory(kind.from_config(config), options["dtype"], source.path)
     with _without_adapter(path) as bare:
         full, report = kind.from_pretrained(bare, config=deepcopy(config), attn_implementation="eager", **options)
     full.name_or_path = full.config._name_or_path = source.path
@@ -234,6 +234,18 @@ def _load_model(source: ModelSource, config: Any, options: dict[str, Any]) -> An
     if options["dtype"] in (torch.float64, "float64"):  # the experts' grouped product does not support float64
         model.set_experts_implementation("eager")
     return model.eval()
+
+
+def _check_memory(model: nn.Module, dtype: torch.dtype | str, path: str) -> None:
+    """Raise ModelError if the dequantised weights of a model, built on the meta device, exceed the free memory."""
+    kind = torch.float32 if dtype == "auto" else getattr(torch, dtype) if isinstance(dtype, str) else dtype
+    needed = sum(weight.numel() for weight in model.parameters()) * kind.itemsize
+    free = free_memory()
+    if needed > free:
+        raise ModelError(
+            f"{path} needs {needed / 2**30:.1f} GiB once dequantised to {str(kind).removeprefix('torch.')}, and "
+            f"{free / 2**30:.1f} GiB are free: pass dtype='bfloat16', or a smaller model"
+        )
 
 
 def _with_our_backend(model: Any) -> Any:
