@@ -1,88 +1,65 @@
-"""BeLLM's Table 4 on a small model: how many layers see both ways, how, with which pool, LoRA or every weight.
+"""BeLLM's Table 4 on a real decoder: the same training with different numbers of bidirectional layers.
 
-    python recipes/table4.py --data ../shared/data --out runs/table4 --page docs/train.md
+    python recipes/table4.py --data data --out runs/table4 --page docs/train.md
 
-Every row is trained anew, in a process of its own, with the same triplets, seeds and steps, and scored on the seven STS
-sets. Rows differ in what Table 4 varies, and LoRA from every weight in the learning rate. What is finished lies in
-<out>/*.json and is not run again. --page has the table written between its marks. Another decoder:
-
-    python recipes/table4.py --data ../shared/data --out runs/table4-tok361 \\
-        --model ../shared/data/models/babyllama-tok361 --max-length 160
+Every row is trained with the paper's template, loss and LoRA settings on the same triplets, in its own process, and scored
+on STS-B test. A finished row is not run again, and a killed one continues from its last checkpoint: run the same command
+again. The triplets leave out every text of the STS test sets.
 """
 
 from __future__ import annotations
 
 import argparse
+import gzip
 import json
 import multiprocessing
 import resource
 import shutil
 import statistics
 import time
-from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
-from bellm_mini import triplets
 from results import replaced
 
 from afterword import Encoder, bellm
-from afterword.methods import Method
-from afterword.tasks.pairs import SETS, sts
+from afterword.papers.dependency import dependency
+from afterword.papers.isotropy import isotropy, positive_pairs
+from afterword.papers.words import read_counts, representative_words
+from afterword.tasks.pairs import read_pairs
 from afterword.tasks.results import aligned
-from afterword.tasks.scores import published_mean
-from afterword.tasks.task import Folder
+from afterword.tasks.scores import Bootstrap, cosines, spearman
 from afterword.train import train
 
 POOLS = ("last", "mean")
-LORA_RATE, FULL_RATE = 1e-3, 3e-4
+MEASURED = 300  # texts for dependency and representative words
 
 
 @dataclass(frozen=True)
 class Row:
-    """One row of the table.
-
-    Args:
-        name: what it is called.
-        last: layers that see both ways; -1 = all.
-        couple: as `bellm` takes it.
-        settings: of training, where they differ.
-        pools: that it is run with.
-    """
+    """One row of the table: the last layers made bidirectional (-1 = all), and new layers appended."""
 
     name: str
-    last: int = 0
-    couple: str = "replace"
-    settings: dict[str, Any] = field(default_factory=dict)
+    last: int
+    added: int = 0
     pools: tuple[str, ...] = POOLS
 
-    def method(self, pool: str, layers: int) -> Method:
-        """What is trained."""
-        last = layers if self.last < 0 else self.last
-        return bellm(last=last, pool=pool, couple=self.couple)  # type: ignore[arg-type]
 
-
-FULL = {"rank": 0, "learning_rate": FULL_RATE}
 ROWS = (
-    Row("no bidirectional layer"),
-    Row("last 1", 1),
+    Row("no bidirectional layer", 0),
+    Row("last 1, after the turning point", 1, pools=("mean",)),  # the last token sees all tokens without it
     Row("last 2", 2),
-    Row("last 4", 4),
     Row("all", -1),
-    Row("last 2, sum (add)", 2, "add"),
-    Row("last 2, sum (angle031)", 2, "angle031", pools=("mean",)),
-    Row("1 added, a copy", 1, settings={"added": 1}),
-    Row("1 added, fresh", 1, settings={"added": 1, "fresh": True}, pools=("mean",)),
-    Row("no bidirectional layer, every weight", settings=FULL, pools=("mean",)),
-    Row("last 2, every weight", 2, settings=FULL, pools=("mean",)),
+    Row("1 layer added, a copy", 1, added=1, pools=("mean",)),
 )
 
 
 @dataclass(frozen=True)
 class Job:
-    """One training: a row, a pool and a seed."""
+    """One training."""
 
     row: Row
     pool: str
@@ -91,86 +68,138 @@ class Job:
 
     @property
     def path(self) -> Path:
-        """Where its result lies."""
-        letters = "".join(c if c.isalnum() else "-" for c in f"{self.row.name} {self.pool} {self.seed}")
-        return Path(self.args.out) / f"{letters}.json"
+        """The file of its result."""
+        name = "".join(c if c.isalnum() else "-" for c in self.row.name)
+        return Path(self.args.out) / f"{name}-{self.pool}-{self.seed}.json"
 
 
 def run(job: Job) -> None:
-    """Train and score. Memory is what training takes at its peak above the model's own process."""
-    args, place = job.args, job.path.with_suffix("")
-    torch.set_num_threads(1)
+    """Train one row, and write its scores and measurements."""
+    args, folder = job.args, job.path.with_suffix("")
+    torch.set_num_threads(args.threads)
     encoder = Encoder.load(args.model, "classical", dtype="float32")
-    method = job.row.method(job.pool, encoder.backbone.facts.layers)
-    settings = {"learning_rate": LORA_RATE, **job.row.settings}
-    shutil.rmtree(place, ignore_errors=True)  # of a run that was ended
-    before, start = _peak(), time.process_time()
+    last = encoder.backbone.facts.layers if job.row.last < 0 else job.row.last
+    method, start = bellm(last=last, pool=job.pool), time.perf_counter()  # type: ignore[arg-type]
+    before = measured(replace(encoder, method=method), args) if job.seed == 0 and not job.row.added else {}
     encoder = train(
-        encoder, args.out / "some.jsonl", place, method=method, seed=job.seed, batch_size=args.batch_size,
-        steps=args.steps, max_length=args.max_length, precision="bfloat16", **settings,
+        encoder, args.out / "triplets.jsonl", folder, method=method, seed=job.seed, batch_size=args.batch_size,
+        steps=args.steps, max_length=args.max_length, learning_rate=args.learning_rate, added=job.row.added,
+        every=10, resume=True, log_every=1,
     )  # fmt: skip
-    took, memory = time.process_time() - start, _peak() - before
-    scores = {name: 100 * sts(name).run(encoder, Folder(args.data)).main for name in SETS}
-    losses = [json.loads(line) for line in (place / "loss.jsonl").read_text().splitlines()]
-    found = {
-        "row": job.row.name, "pool": job.pool, "seed": job.seed, "scores": scores,
-        "average": published_mean(list(scores.values())), "seconds": took, "memory": memory,
-        "loss": [row["loss"] for row in losses if "loss" in row], "settings": {**asdict(job.row), "steps": args.steps},
+    lines = [json.loads(line) for line in (folder / "loss.jsonl").read_text("utf-8").splitlines()]
+    result = {
+        "row": job.row.name, "pool": job.pool, "seed": job.seed, **scored(encoder, args),
+        "before": before, "after": measured(encoder, args) if job.seed == 0 else {},
+        "seconds": time.perf_counter() - start, "loss": [line["loss"] for line in lines if "loss" in line],
+        "memory": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20,
     }  # fmt: skip
-    job.path.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-    shutil.rmtree(place)
-    print(f"{job.row.name}, {job.pool}, seed {job.seed}: {found['average']:.2f} in {took:.0f} s", flush=True)
+    job.path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    shutil.rmtree(folder)
+    print(f"{job.row.name}, {job.pool}, seed {job.seed}: {result['score']:.2f}", flush=True)
 
 
-def _peak() -> float:
-    """MiB that this process has ever held."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+def scored(encoder: Encoder, args: argparse.Namespace) -> dict[str, Any]:
+    """The cosines of STS-B test and their correlation with people's scores."""
+    pairs = read_pairs(args.data / "en/sts/stsb.test.jsonl.gz")
+    similar = cosines(encoder.encode(list(pairs.left)), encoder.encode(list(pairs.right)))
+    return {"score": 100 * spearman(similar, pairs.gold), "cosines": [round(float(c), 6) for c in similar]}
 
 
-def table(found: list[dict[str, Any]]) -> str:
-    """Mean and standard deviation over seeds, by row and pool."""
-    cells = [["", *(f"{p}, STS avg." for p in POOLS), "CPU seconds", "memory, MiB"]]
+def measured(encoder: Encoder, args: argparse.Namespace) -> dict[str, float]:
+    """Anisotropy, uniformity, dependency (Figure 5) and representative words (Appendix A) on STS-B dev."""
+    pairs = read_pairs(args.data / "en/sts/stsb.dev.jsonl.gz")
+    texts = list(dict.fromkeys(pairs.left))[:MEASURED]
+    spread = isotropy(encoder, texts, positive_pairs(pairs)[:MEASURED])
+    words = representative_words(encoder, texts, read_counts(args.data / "corpus/en_50k.txt"), head=args.model)
+    return {
+        "average cosine": spread.average_cosine, "uniformity": spread.uniformity, "alignment": spread.alignment,
+        "dependency": dependency(encoder, texts).mean, "rare words": words.share,
+    }  # fmt: skip
+
+
+def write_triplets(data: Path, path: Path, count: int) -> None:
+    """Write the first triplets of SNLI and CAD, evenly spaced, that hold no text of an STS test set."""
+    tested = {text for file in sorted(data.glob("en/sts/*.test.jsonl.gz")) for text in texts_of(file)}
+    with gzip.open(data / "nli/triplets_10k.jsonl.gz", "rt", encoding="utf-8") as file:
+        rows = [row for row in map(json.loads, file) if not {key_of(text) for text in row.values()} & tested]
+    chosen = rows[:: max(1, len(rows) // count)]
+    path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in chosen), encoding="utf-8")
+
+
+def texts_of(file: Path) -> set[str]:
+    """The normalised texts of a file of pairs."""
+    pairs = read_pairs(file)
+    return {key_of(text) for text in (*pairs.left, *pairs.right)}
+
+
+def key_of(text: str) -> str:
+    """A text in lower case without spaces and punctuation."""
+    return "".join(c for c in text.lower() if c.isalnum())
+
+
+def table(found: list[dict[str, Any]], gold: np.ndarray) -> str:
+    """A line per row and pool: score, its gain over no bidirectional layer with a 95% interval, and cost."""
+    drawn = Bootstrap(gold)
+    cells = [["bidirectional layers", "pool", "STS-B test", "gain", "seconds", "memory, GiB"]]
     for row in ROWS:
-        line = [row.name]
-        for pool in POOLS:
-            scores = [r["average"] for r in found if (r["row"], r["pool"]) == (row.name, pool)]
+        for pool in row.pools:
+            mine, base = (
+                [r for r in found if (r["row"], r["pool"]) == (name, pool)] for name in (row.name, ROWS[0].name)
+            )
+            if not mine:
+                continue
+            scores = [r["score"] for r in mine]
             spread = f" ± {statistics.stdev(scores):.2f}" if len(scores) > 1 else ""
-            line.append(f"{statistics.mean(scores):.2f}{spread}" if scores else "-")
-        mine = [r for r in found if r["row"] == row.name]
-        line += [f"{statistics.median(r[k] for r in mine):.0f}" if mine else "-" for k in ("seconds", "memory")]
-        cells.append(line)
+            gain = "" if row is ROWS[0] else gained(drawn, mine, base)
+            costs = [
+                f"{statistics.median(r[key] for r in mine):.{digits}f}"
+                for key, digits in (("seconds", 0), ("memory", 1))
+            ]
+            cells.append([row.name, pool, f"{statistics.mean(scores):.2f}{spread}", gain, *costs])
     return aligned(cells)
+
+
+def gained(drawn: Bootstrap, mine: list[dict[str, Any]], base: list[dict[str, Any]]) -> str:
+    """The mean gain over the same seeds without a bidirectional layer; its interval resamples the pairs."""
+    by_seed = {r["seed"]: r for r in base}
+    both = [(r, by_seed[r["seed"]]) for r in mine if r["seed"] in by_seed]
+    if not both:
+        return ""
+    draws = [drawn.spearman(np.array(a["cosines"])) - drawn.spearman(np.array(b["cosines"])) for a, b in both]
+    low, high = np.quantile(100 * np.mean(draws, axis=0), [0.025, 0.975])
+    return f"{statistics.mean(a['score'] - b['score'] for a, b in both):+.2f} ({low:.2f} to {high:.2f})"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, help="the folder with nli/ and en/")
-    parser.add_argument("--model", default="afterword-mini")
+    parser.add_argument("--model", default="smollm2")
     parser.add_argument("--out", type=Path, default=Path("runs/table4"))
-    parser.add_argument("--page", type=Path, help="a Markdown page that the table is written into")
-    parser.add_argument("--mark", default="table 4", help="of the table on the page")
-    parser.add_argument("--steps", type=int, default=50, help="of every training")
-    parser.add_argument("--batch-size", type=int, default=64, help="in triplets")
-    parser.add_argument("--max-length", type=int, default=64, help="in tokens, for models with small vocabularies")
-    parser.add_argument("--seeds", type=int, default=3, help="so many trainings of every row")
-    parser.add_argument("--workers", type=int, default=1, help="trainings side by side, a thread each")
+    parser.add_argument("--page", type=Path, help="a Markdown page to write the table into")
+    parser.add_argument("--steps", type=int, default=40)
+    parser.add_argument("--batch-size", type=int, default=16, help="triplets per step")
+    parser.add_argument("--max-length", type=int, default=48, help="tokens per text, template included")
+    parser.add_argument("--learning-rate", type=float, default=5e-4)
+    parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--threads", type=int, default=2)
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
-    some = args.out / "some.jsonl"
-    if not some.exists():
-        triplets(args.data, args.out / "all.jsonl")
-        rows = (args.out / "all.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
-        every = max(len(rows) // ((args.steps + 2) * args.batch_size), 1)  # a batch leaves out texts it holds already
-        some.write_text("".join(rows[::every]), encoding="utf-8")
+    if not (args.out / "triplets.jsonl").exists():
+        write_triplets(args.data, args.out / "triplets.jsonl", (args.steps + 2) * args.batch_size)
     jobs = [Job(row, pool, seed, args) for seed in range(args.seeds) for row in ROWS for pool in row.pools]
-    left = [job for job in jobs if not job.path.exists()]
     spawn = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(args.workers, mp_context=spawn, max_tasks_per_child=1) as pool:
-        list(pool.map(run, left))
-    made = table([json.loads(job.path.read_text(encoding="utf-8")) for job in jobs])
+    for job in jobs:
+        if not job.path.exists():
+            process = spawn.Process(target=run, args=(job,))
+            process.start()
+            process.join()
+            if process.exitcode:
+                raise SystemExit(f"{job.row.name}, {job.pool}, seed {job.seed} failed: run the same command again")
+    found = [json.loads(job.path.read_text(encoding="utf-8")) for job in jobs]
+    made = table(found, read_pairs(args.data / "en/sts/stsb.test.jsonl.gz").gold)
     print(made)
     if args.page:
-        args.page.write_text(replaced(args.page.read_text(encoding="utf-8"), args.mark, made), encoding="utf-8")
+        args.page.write_text(replaced(args.page.read_text(encoding="utf-8"), "table 4", made), encoding="utf-8")
 
 
 if __name__ == "__main__":
