@@ -3,8 +3,8 @@
     python recipes/table4.py --data data --out runs/table4 --page docs/train.md
 
 Every row is trained with the paper's template, loss and LoRA settings on the same triplets, in its own process, and
-scored on STS-B test. A finished row is not run again, and a killed one continues from its last checkpoint: run the same command
-again. The triplets leave out every text of the STS test sets.
+scored on STS-B test. A finished row is not run again, and a killed one continues from its last checkpoint: run the
+same command again. The triplets leave out every text of the STS test sets.
 """
 
 from __future__ import annotations
