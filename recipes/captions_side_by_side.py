@@ -1,6 +1,6 @@
 """Captions that several methods retrieve for one caption, side by side: BeLLM's Table 5, on any model.
 
-    python recipes/captions_side_by_side.py --model afterword-mini --method classical --method reba:copies=2 \\
+    python recipes/captions_side_by_side.py --model smollm2 --method classical --method reba:copies=2 \\
         --data ../shared/data --query "police officer"
 
 Without --query and --image it asks for the table's own query. A caption of the same image is in bold. The methods of a

@@ -30,16 +30,13 @@ from afterword.tasks.results import aligned
 from afterword.text.words import split
 
 QUERIES = 4  # of each article
-OWN = "its own"
 METHODS = ("classical", "reba:pool=mean", "echo")
 MODELS: dict[str, dict[str, tuple[str, ...]]] = {
-    "afterword-mini": {"en": METHODS, "zh": METHODS},
-    "afterword-mini-distilled": {"en": (OWN,), "zh": (OWN,)},
+    "smollm2": {"en": METHODS},
+    "gemma3": {"en": METHODS, "zh": METHODS},
     "minilm": {"en": METHODS},
-    "afterword-mini-bellm": {"en": (OWN,), "zh": (OWN,)},
-    "models/llama2c-stories260K": {"en": METHODS},
 }
-"""The methods of each model, by language. "its own" is the method that the folder was saved with."""
+"""The methods of each model, by language."""
 RUNS = sorted(
     ((language, model, method) for model, of in MODELS.items() for language, own in of.items() for method in own),
     key=lambda run: METHODS.index(run[2]) if run[2] in METHODS else 0,
@@ -170,12 +167,13 @@ def table(results: list[dict[str, Any]]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True, help="the folder with corpus/ and models/")
+    parser.add_argument("--data", type=Path, required=True, help="the folder with corpus/")
     parser.add_argument("--out", type=Path, default=Path("runs/late_chunking"))
     parser.add_argument("--articles", type=int, default=16, help="of each language")
-    parser.add_argument("--quick", action="store_true", help="afterword-mini by classical, 12 English articles")
+    parser.add_argument("--quick", action="store_true", help="smollm2 by classical, 12 English articles")
+    parser.add_argument("--threads", type=int, default=2)
     args = parser.parse_args()
-    torch.set_num_threads(1)
+    torch.set_num_threads(args.threads)
     warnings.filterwarnings("ignore", message=".* is causal")  # what the table is about
     args.out.mkdir(parents=True, exist_ok=True)
     results, count = [], 12 if args.quick else args.articles
@@ -183,11 +181,10 @@ def main() -> None:
     for name, own in found.items():
         print(f"{name}: {len(own)} articles, {sum(len(one.spans) for one in own)} chunks", flush=True)
     for language, model, method in RUNS[:1] if args.quick else RUNS:
-        path = args.out / f"{language} {Path(model).name} {method.split(':')[0]} {count}.json".replace(" ", "-")
+        path = args.out / f"{language} {model} {method.split(':')[0]} {count}.json".replace(" ", "-")
         if not path.exists():
-            place = args.data / model if model.startswith("models/") else model
-            encoder = replace(Encoder.load(place, None if method == OWN else method), max_length=None)
-            row = {"language": language, "model": Path(model).name, "method": method}
+            encoder = replace(Encoder.load(model, method), max_length=None)
+            row = {"language": language, "model": model, "method": method}
             path.write_text(json.dumps({**row, "gains": run(encoder, found[language])}) + "\n", encoding="utf-8")
             print(path, flush=True)
         results.append(json.loads(path.read_text(encoding="utf-8")))

