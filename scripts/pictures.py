@@ -1,7 +1,7 @@
 """Draw the figures of the documentation, each for light and for dark pages: ``make pictures DATA=../shared/data``.
 
 A figure is the last of its commands of ``afterword`` below, a line each; those before make what it draws, in a folder
-TMP that is removed, where capitol.txt holds Ditto's sentence. DATA holds the evaluation sets and models, as
+TMP that is removed, where capitol.txt holds Ditto's sentence. DATA holds the evaluation sets, as
 docs/evaluate.md says. With names, only these figures are drawn: ``python scripts/pictures.py DATA turning-point``.
 """
 
@@ -16,32 +16,17 @@ from afterword.cli import main
 
 TO = Path(__file__).parent.parent / "docs" / "pictures"
 MOST = 100_000  # bytes of a file
-SMALL = "-m afterword-mini -m DATA/models/babyllama-tok105 -m DATA/models/babyllama-tok361 "
 BANK = "The bank was steep."
 CAPITOL = "For those who follow social media transitions on Capitol Hill, this will be a little different."
-WORDS = (
-    "classical", "echo", "echo:copies=3", "reba", "reba:copies=3", "reba:variant=released",
-    "reba:variant=released,copies=3",
-)  # fmt: skip
-TRAIN = (
-    "train -m afterword-mini --data DATA/nli/triplets_10k.jsonl.gz --steps 50 --batch-size 64 --max-length 64 "
-    "--learning-rate 1e-3 --precision bfloat16 --method bellm:last={last},pool=last --out TMP/last{last}\n"
-)
 COMMANDS = {
-    "turning-point": f"analyse turning-point {SMALL} -m DATA/models/llama2c-stories260K "
-    "--dev DATA/en/sts/stsb.dev.jsonl.gz --pool mean --template none",
-    "dependency": "analyse dependency -m afterword-mini -m DATA/models/babyllama-tok105 -m minilm "
+    "turning-point": "analyse turning-point -m smollm2 -m gemma3 --dev DATA/en/sts/stsb.dev.jsonl.gz --template bellm",
+    "dependency": "analyse dependency -m smollm2 -m gemma3 -m minilm -m mpnet "
     "--pairs DATA/en/sts/stsb.test.jsonl.gz --method classical",
     "heads": "analyse heads -m minilm --dev DATA/en/sts/stsb.dev.jsonl.gz --head 1-10",
     "isotropy": "analyse isotropy -m minilm --pairs DATA/en/sts/stsb.test.jsonl.gz "
     "--method classical:states=first_last --method ditto:head=1-10 --method ditto:head=1-9",
-    "lengths": "analyse lengths -m afterword-mini --tasks zh-sts --data DATA --max-length 512",
-    "reba-attention": f"analyse attention -m afterword-mini --method reba --layer 6 '{BANK}'",
-    "trained-dependency": "".join(TRAIN.format(last=last) for last in (0, 1, 2, 6))
-    + "analyse dependency -m TMP/last0 -m TMP/last1 -m TMP/last2 -m TMP/last6 --pairs DATA/en/sts/stsb.test.jsonl.gz",
-    "words": "evaluate -m afterword-mini --data DATA --tasks SLPWC,WSD,SLPWC:decision=cosine,WSD:decision=cosine "
-    f"{' '.join(f'--method {method}' for method in WORDS)} --out TMP/words\n"
-    "compare TMP/words",
+    "lengths": "analyse lengths -m gemma3 --tasks zh-sts --data DATA --max-length 512",
+    "reba-attention": f"analyse attention -m smollm2 --method reba --layer 20 '{BANK}'",
     "impact": "analyse impact -m minilm -i TMP/capitol.txt --corpus DATA/en/pud/en_pud.jsonl.gz",
     "ditto-attention": f"analyse attention -m minilm --head 1-9 --head 6-11 '{CAPITOL}'",
 }
