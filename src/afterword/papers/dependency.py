@@ -132,7 +132,7 @@ def plot(axes: Axes, results: Sequence[Dependency]) -> None:
     axes.set_xlabel("Spearman's correlation of the pivot with the other tokens")
     for mean in PAPER.values():
         axes.axvline(mean, color=rcParams["axes.edgecolor"], linestyle=":", linewidth=1)
-    axes.secondary_xaxis("top").set_xticks([*PAPER.values()], [f"{name} in the paper" for name in PAPER], fontsize=7.5)
+    axes.secondary_xaxis("top").set_xticks([*PAPER.values()], [f"{name}\nin the paper" for name in PAPER], fontsize=7.5)
 
 
 def draw(path: Path, results: Sequence[Dependency], *, dark: bool = False) -> None:
