@@ -44,7 +44,7 @@ PLOTS: dict[str, tuple[Callable[..., None], set[str]]] = {
     ),
     "dependency": (
         partial(dependency.plot, results=[BOX, EMPTY]),
-        {"before", "last token, mean 0.20", SHOWN, "BERT in the paper"},
+        {"before", "last token, mean 0.20", SHOWN, "BERT"},
     ),
     "heads": (
         partial(importance.plot_heads, scores=TABLE, label="score", best=(1, 1), chosen=(0, 0)),
