@@ -79,18 +79,20 @@ def run(job: Job) -> None:
     torch.set_num_threads(args.threads)
     encoder = Encoder.load(args.model, "classical", dtype="float32")
     last = encoder.backbone.facts.layers if job.row.last < 0 else job.row.last
-    method, start = bellm(last=last, pool=job.pool), time.perf_counter()  # type: ignore[arg-type]
+    method = bellm(last=last, pool=job.pool)  # type: ignore[arg-type]
     before = measured(replace(encoder, method=method), args) if job.seed == 0 and not job.row.added else {}
+    start = time.perf_counter()
     encoder = train(
         encoder, args.out / "triplets.jsonl", folder, method=method, seed=job.seed, batch_size=args.batch_size,
         steps=args.steps, max_length=args.max_length, learning_rate=args.learning_rate, added=job.row.added,
         every=10, resume=True, log_every=1,
     )  # fmt: skip
+    seconds = time.perf_counter() - start
     lines = [json.loads(line) for line in (folder / "loss.jsonl").read_text("utf-8").splitlines()]
     result = {
         "row": job.row.name, "pool": job.pool, "seed": job.seed, **scored(encoder, args),
         "before": before, "after": measured(encoder, args) if job.seed == 0 else {},
-        "seconds": time.perf_counter() - start, "loss": [line["loss"] for line in lines if "loss" in line],
+        "seconds": seconds, "loss": [line["loss"] for line in lines if "loss" in line],
         "memory": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20,
     }  # fmt: skip
     job.path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")

@@ -65,5 +65,5 @@ def parsed_once() -> Iterator[None]:
 
 def dequantised(model: Any) -> None:
     """Make a model that was read from GGUF an ordinary one, which can be saved."""
-    del model.config.quantization_config
+    vars(model.config).pop("quantization_config", None)  # which transformers sets since 5.17
     model.hf_quantizer = None
