@@ -4,7 +4,8 @@
 
 Every row is trained with the paper's template, loss and LoRA settings on the same triplets, in its own process, and
 scored on STS-B test. A finished row is not run again, and a killed one continues from its last checkpoint: run the
-same command again. The triplets leave out every text of the STS test sets.
+same command again. The encoders of the first seed stay in the folder. The triplets leave out every text of the STS
+test sets.
 """
 
 from __future__ import annotations
@@ -96,7 +97,7 @@ def run(job: Job) -> None:
         "memory": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20,
     }  # fmt: skip
     job.path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-    shutil.rmtree(folder)
+    shutil.rmtree(folder / "checkpoints" if job.seed == 0 else folder, ignore_errors=True)
     print(f"{job.row.name}, {job.pool}, seed {job.seed}: {result['score']:.2f}", flush=True)
 
 
