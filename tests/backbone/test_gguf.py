@@ -120,3 +120,8 @@ def test_without_the_package(file: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(gguf_file, "find_spec", lambda name: None)
     with pytest.raises(MissingExtra, match="gguf"):
         Encoder.load(file)
+
+
+def test_loading_prints_no_progress_bar(file: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    Encoder.load(file)
+    assert capfd.readouterr() == ("", "")
