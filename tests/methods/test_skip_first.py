@@ -45,10 +45,12 @@ def test_chunks(encoder: Encoder) -> None:
     """The chunk that begins the text loses its first token."""
     text, method = "it is late", classical(skip_first=True, add_special_tokens=False)
     ids = encoder.backbone.tokenizer.hf(text, add_special_tokens=False).input_ids
-    chunks = Encoder(encoder.backbone, method).encode_chunks(text, tokens=len(ids) // 2)
-    rows, middle = own_states(encoder, ids), len(ids) // 2
-    assert middle > 1 and close(chunks.vectors[0], rows[1:middle].mean(0), 1e-5)
-    assert close(chunks.vectors[1], rows[middle : 2 * middle].mean(0), 1e-5)
+    assert len(ids) == len(text)
+    with pytest.warns(UserWarning, match="causal"):
+        chunks = Encoder(encoder.backbone, method).encode_chunks([text], [[(0, 5), (5, 10)]])[0]
+    rows = own_states(encoder, ids)
+    for vector, (start, end) in zip(chunks.vectors, [(1, 5), (5, 10)], strict=True):
+        assert close(vector, rows[start:end].mean(0), 1e-5)
 
 
 def test_prompts(encoder: Encoder) -> None:
