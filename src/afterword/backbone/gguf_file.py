@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
@@ -57,8 +58,16 @@ def reading_gguf(file: str) -> Iterator[None]:
     import gguf
     from transformers import modeling_gguf_pytorch_utils as theirs
 
-    once = lru_cache(maxsize=1)(gguf.GGUFReader)
-    with patch.object(gguf, "GGUFReader", once), patch.object(theirs, "tqdm", lambda tensors, **_: tensors):
+    reader = gguf.GGUFReader
+
+    @lru_cache(maxsize=1)
+    def read(path: str) -> Any:
+        try:
+            return reader(path)
+        except (ValueError, struct.error) as e:
+            raise ModelError(f"{path} is cut off or damaged: download it again ({e})") from None
+
+    with patch.object(gguf, "GGUFReader", read), patch.object(theirs, "tqdm", lambda tensors, **_: tensors):
         yield
 
 
