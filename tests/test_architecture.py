@@ -28,7 +28,8 @@ ROOMS = {
     "adapters": "errors text methods post encode files encoder st tasks",
     "jobs": "errors text methods post encode files encoder",
     "search": "errors files jobs",
-    "cli": "errors spelling backbone methods post encode files encoder tasks tune papers train adapters jobs search",
+    "cli": "errors spelling backbone methods post encode explain files encoder tasks tune papers train adapters jobs "
+    "search",
 }
 """Which rooms a room may import, lowest first."""
 

@@ -5,19 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from html import escape
+from typing import Literal
 from unicodedata import bidirectional, category, east_asian_width
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import one_line
-from .parts import Part
 
 WIDE, NARROW = 720, 340  # widths of the two versions of a picture in HTML, which shows the one that fits
 MOST = 60  # maximum number of words of a text in a picture
 LONGEST = 24  # maximum number of characters of a word in a picture
 
-SIZE, ROW, SPACE, BETWEEN, TOP = 17, 31, 5, 104, 46  # font size, heights of a row, space, the lines and the head
+WEIGHTS = (
+    "The darker a word, the larger its weight in the text's vector; each word's vector has read the text around it."
+)
+
+SIZE, ROW, SPACE, BETWEEN, TOP = 17, 31, 6, 104, 46  # font size, heights of a row, space, the lines and the head
 
 LIGHT = {"ink": "#1f2328", "dim": "#6e7781", "line": "#0069a8", "page": "#ffffff", "edge": "#d8dee4"}
 DARK = {"ink": "#e6edf3", "dim": "#9aa4af", "line": "#4f9df5", "page": "#0d1117", "edge": "#30363d"}
@@ -50,6 +54,36 @@ div.aw th,div.aw td{padding:3px 9px 3px 0;text-align:left;font-weight:400;border
 div.aw th{color:var(--dim)}
 div.aw td.cell{text-align:right;padding:3px 9px;border-radius:4px;font-variant-numeric:tabular-nums}
 """
+
+
+Kind = Literal["word", "mark", "special", "template", "constant"]
+"""A word of the text, a punctuation mark of the text, a special token, a run of template tokens around the text, or the
+constant of a post-processing step."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A token or a word.
+
+    Attributes:
+        text: how it is shown.
+        kind: what it is.
+        joined: whether it follows the part before it without a space.
+    """
+
+    text: str
+    kind: Kind = "word"
+    joined: bool = False
+
+    @property
+    def of_text(self) -> bool:
+        """Whether it belongs to the text itself."""
+        return self.kind in ("word", "mark")
+
+    @classmethod
+    def word(cls, text: str, joined: bool = False) -> Part:
+        """A word, or a mark if there is only punctuation."""
+        return cls(text, "mark" if all(category(c)[0] == "P" for c in text) else "word", joined)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from . import draw
-from .parts import Array, Part, TextParts
+from .draw import Part
+from .parts import Array, TextParts
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -155,7 +156,7 @@ class Explanation:
         return [
             "Each line joins two words that add more to the score than they add with other words; the thicker, the "
             "more.",
-            f"Of {self.cosine:.2f}, the pairs with a line add {drawn:.2f}"
+            f"Of {self.cosine:.2f}, the pairs shown add {drawn:.2f}"
             + (f", those with {others} {self.outside:.2f}" if others else "")
             + ", all others the rest. This divides the score exactly, but proves no cause: each word's vector has "
             "read the text around it.",

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
-from unicodedata import category
 
 import numpy as np
 import torch
@@ -27,41 +25,15 @@ from ..text.inputs import check_ids, refuse_blank
 from ..text.layout import Text
 from ..text.segments import SPECIAL, TokenizedText
 from ..text.words import words_in, words_of_tokens
+from . import draw
+from .draw import Kind, Part
 
 Array = NDArray[np.float64]
-Kind = Literal["word", "mark", "special", "template", "constant"]
-"""A word of the text, a punctuation mark of the text, a special token, a run of template tokens around the text, or the
-constant of a post-processing step."""
-
-
-@dataclass(frozen=True)
-class Part:
-    """A token or a word.
-
-    Attributes:
-        text: how it is shown.
-        kind: what it is.
-        joined: whether it follows the part before it without a space.
-    """
-
-    text: str
-    kind: Kind = "word"
-    joined: bool = False
-
-    @property
-    def of_text(self) -> bool:
-        """Whether it belongs to the text itself."""
-        return self.kind in ("word", "mark")
-
-    @classmethod
-    def word(cls, text: str, joined: bool = False) -> Part:
-        """A word, or a mark if there is only punctuation."""
-        return cls(text, "mark" if all(category(c)[0] == "P" for c in text) else "word", joined)
 
 
 @dataclass(frozen=True, eq=False)
 class TextParts:
-    """The parts of a text's vector.
+    """The parts of a text's vector; a notebook shows the words shaded by their weights.
 
     Attributes:
         tokens: the n tokens that the model reads, then the constant if there is one.
@@ -83,11 +55,19 @@ class TextParts:
         np.add.at(sums, self.word, values)
         return sums
 
+    def _repr_html_(self) -> str:
+        return draw.card([draw.shaded(self.words, self.by_word(self.weights))], [draw.WEIGHTS])
+
+    def __repr__(self) -> str:
+        rows = zip(self.by_word(self.weights), self.words, strict=True)
+        return "\n".join(f"{weight:8.4f}  {draw.shortened(part.text)}" for weight, part in rows)
+
 
 def text_parts(
-    backbone: Backbone, method: Method, texts: Sequence[Text], limits: Limits, post: Sequence[Post] = ()
-) -> list[TextParts]:
-    """Divide the vector of each text.
+    backbone: Backbone, method: Method, texts: Sequence[Text], limits: Limits, post: Sequence[Post] = (),
+    conditions: Sequence[str] | None = None,
+) -> list[TextParts]:  # fmt: skip
+    """Divide the vector of each text; arguments as for `sentence_vectors`.
 
     Raises:
         InputError: a text is blank, or contains an id that is not in the vocabulary.
@@ -96,7 +76,7 @@ def text_parts(
     width_after(method.width(backbone), post)
     check_ids(texts, backbone.vocabulary_size)
     refuse_blank(list(texts))
-    written = tokenize(backbone, method.layout, texts, limits.max_length, offsets=True)
+    written = tokenize(backbone, method.layout, texts, limits.max_length, conditions=conditions, offsets=True)
     truncated = Truncation(unknown_id=backbone.tokenizer.unknown_id)
     truncated.note(written, limits)
     parts = [_parts(backbone, method, *pair, post) for pair in zip(texts, written, strict=True)]
