@@ -17,8 +17,9 @@ ROOMS = {
     "methods": "errors shapes spelling text backbone",
     "post": "errors spelling backbone",
     "encode": "errors spelling text backbone methods post",
+    "explain": "errors text backbone methods post encode",
     "files": "errors spelling text backbone methods post",
-    "encoder": "errors text backbone methods post encode files",
+    "encoder": "errors text backbone methods post encode explain files",
     "st": "errors text backbone methods post encode files encoder",
     "tasks": "errors spelling text methods post encode files encoder",
     "tune": "errors shapes text backbone methods post encode files encoder tasks",
@@ -27,7 +28,8 @@ ROOMS = {
     "adapters": "errors text methods post encode files encoder st tasks",
     "jobs": "errors text methods post encode files encoder",
     "search": "errors files jobs",
-    "cli": "errors spelling backbone methods post encode files encoder tasks tune papers train adapters jobs search",
+    "cli": "errors spelling backbone methods post encode explain files encoder tasks tune papers train adapters jobs "
+    "search",
 }
 """Which rooms a room may import, lowest first."""
 
@@ -40,7 +42,7 @@ MAY_IMPORT = {
     "sentence_transformers": {"encode", "encoder", "st", "train", "adapters"},
     "peft": {"train"},
     "mteb": {"adapters"},
-    "matplotlib": {"papers"},
+    "matplotlib": {"papers", "explain"},
     "ray": {"jobs/run"},
     "lancedb": {"search", "adapters"},
     "sklearn": {"search", "tasks"},

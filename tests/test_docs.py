@@ -96,6 +96,7 @@ NEEDED: dict[str, dict[str, Callable[[Path], object]]] = {
     },
     "docs/own-task.md": {"data/odd.jsonl": questions},
     "docs/papers.md": {},
+    "docs/explain.md": {},
     "docs/methods.md": {"corpus.txt": lambda file: file.write_text("\n".join(f"text {i}" for i in range(200)))},
     "docs/jobs.md": {"answers.csv": lambda file: file.write_text("id,text\na,One text.\nb,\n")},
     "docs/search.md": {},

@@ -21,6 +21,7 @@ from .encode.similarity import Array, pairwise, similarity
 from .encode.spans import Chunker, SpanVectors, narrowest, token_vectors, word_vectors
 from .encode.tokens import attention_matrix, token_states, token_weights
 from .errors import InputError, MissingExtra
+from .explain import Explanation, text_parts
 from .files.fingerprint import fingerprint, identity
 from .files.read_encoder import read_encoder
 from .files.write_encoder import write_encoder
@@ -471,6 +472,29 @@ class Encoder:
         """
         method = one_method(self.method, "attention")
         return attention_matrix(self.backbone, method, check_texts([text])[0], self.max_length)
+
+    def explain(
+        self, a: Text, b: Text | None = None, *, prompt_name: str | None = None, prompt: str | None = None,
+        conditions: Sequence[str] | None = None,
+    ) -> Any:  # fmt: skip
+        """Divide the cosine of two texts exactly over their words; show the result in a notebook, or print it.
+
+        Args:
+            a, b: strings, or lists of token ids; without ``b``, the weights of the words of ``a``.
+            prompt_name, prompt, conditions: as for `encode`.
+
+        Returns:
+            An `afterword.explain.Explanation`; for one text, its `afterword.explain.TextParts`.
+
+        Raises:
+            InputError: a text is blank.
+            MethodError: the vectors are not sums over tokens: an ensemble's, or after a step that is not linear.
+        """
+        method = self._prompted(one_method(self.method, "explain"), prompt, prompt_name).members[0]
+        texts = check_texts([a] if b is None else [a, b])
+        paired, limits = check_conditions(conditions, texts), Limits(self.max_length)
+        first, *second = text_parts(self.backbone, method, texts, limits, self.post, paired)
+        return Explanation(first, second[0], method.name) if second else first
 
     def similarity(self, a: Any, b: Any) -> Any:
         """Compute the similarity (n, m) of each row of ``a`` (n, D) to each row of ``b`` (m, D).

@@ -18,9 +18,10 @@ from .option_groups import TITLES, expanded
 from .tables import definitions
 
 VERBS = {
-    "embed": "embed", "job": "job", "words": "words", "similar": "similar", "duplicates": "groups",
-    "cluster": "groups", "index": "index", "search": "search", "methods": "methods", "inspect": "methods",
-    "analyse": "analyse", "train": "train", "evaluate": "evaluate", "tune": "tune", "compare": "compare",
+    "embed": "embed", "job": "job", "words": "words", "similar": "similar", "explain": "explain",
+    "duplicates": "groups", "cluster": "groups", "index": "index", "search": "search", "methods": "methods",
+    "inspect": "methods", "analyse": "analyse", "train": "train", "evaluate": "evaluate", "tune": "tune",
+    "compare": "compare",
 }  # fmt: skip
 """The module that defines each verb."""
 

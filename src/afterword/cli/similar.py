@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -13,6 +13,7 @@ from typer import Argument, Option
 
 from ..errors import one_line
 from . import options as o
+from .explain import show, to_json
 from .option_groups import Input, Method, Model, check_condition
 from .sides import Side, embed_side, finish, load_as_stored, read_items, stored_side
 from .tables import Column, page_width, table, wrapped
@@ -20,6 +21,8 @@ from .tables import Column, page_width, table, wrapped
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from ..explain import Explanation
+    from ..jobs.recipe import MethodsEmbedder
     from ..jobs.rows import Array
 
     Rows = NDArray[Any]
@@ -43,6 +46,7 @@ Top = Annotated[int | None, Option("--top", min=0, metavar="N",
     help="Print the N most similar pairs among all texts. Default: 10, or all with --threshold.")]
 Threshold = Annotated[float | None, Option("--threshold", metavar="X",
     help="Print only pairs with a similarity of at least X.")]
+Explain = Annotated[bool, Option("--explain", help="Also print which words made the similarity of the first pair.")]
 Condition = Annotated[str | None, Option("--condition", metavar="TEXT",
     help="Value of {condition} in the template, for every text.")]
 # fmt: on
@@ -51,7 +55,7 @@ Condition = Annotated[str | None, Option("--condition", metavar="TEXT",
 def similar(
     model: Model, source: Input, method: Method, texts: Texts = None, against: Against = None, by: Similarity = None,
     top: Top = None, threshold: Threshold = None, condition: Condition = None, batch_tokens: o.BatchTokens = None,
-    as_json: o.AsJson = False,
+    explain: Explain = False, as_json: o.AsJson = False,
 ) -> int:  # fmt: skip
     """Print how similar texts are: a matrix, and the most similar pairs.
 
@@ -88,7 +92,14 @@ def similar(
         sides += [] if others is None else [embed_side(others, embedder, against)]
     top = TOP if top is None and threshold is None else top
     result = compare(sides, by or embedder.encoder.similarity_fn_name, top, threshold)
-    typer.echo("\n".join(_json(result) if as_json else _page(result, bool(texts))))
+    explained = _explained(result, embedder) if explain else {}
+    if as_json:
+        typer.echo(_json(result, {name: to_json(each) for name, each in explained.items()}))
+        return finish(sides)
+    typer.echo("\n".join(_page(result, bool(texts))))
+    if explained:
+        typer.echo()
+        show(explained)
     return finish(sides)
 
 
@@ -165,7 +176,21 @@ def nearest(
     return rows, columns, scores
 
 
-def _json(result: Comparison) -> list[str]:
+def _explained(result: Comparison, embedder: MethodsEmbedder) -> dict[str, Explanation]:
+    """Explain the most similar pair, if there is one, by each method."""
+    from ..post import Truncate
+
+    pair = [side.texts[at[0]] for side, at in zip((result.sides[0], result.sides[-1]), (result.rows, result.columns),
+                                                  strict=True) if len(at)]  # fmt: skip
+    size, condition = embedder.options["truncate_dim"], embedder.condition
+    options = {name: embedder.options[name] for name in ("prompt", "prompt_name")}
+    options |= {"conditions": None if condition is None else [condition] * 2}
+    post = embedder.encoder.post + ((Truncate(size),) if size else ())
+    encoders = {name: replace(embedder.encoder, method=each, post=post) for name, each in embedder.methods.items()}
+    return {name: encoder.explain(*pair, **options) for name, encoder in encoders.items() if pair}
+
+
+def _json(result: Comparison, explained: Mapping[str, Any]) -> str:
     """Format a line of JSON: the rows in input order, all similarities, and the most similar pairs."""
     left, right, tables = result.sides[0], result.sides[-1], result.tables
     rows = [sorted((row, i) for i, rows in enumerate(side.rows) for row in rows) for side in result.sides]
@@ -191,7 +216,7 @@ def _json(result: Comparison) -> list[str]:
     if len(result.sides) == 2 and right.key == "line":
         out |= {"against": [right.texts[j] for j in index[1]], "against_lines": [row for row, _ in rows[1]]}
         out |= {"against_rejected": [{"line": line, "reason": reason} for line, reason in right.rejected]}
-    return [json.dumps(out, ensure_ascii=False)]
+    return json.dumps(out | ({"explained": explained} if explained else {}), ensure_ascii=False)
 
 
 def _number(score: Any) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -80,16 +80,47 @@ def token_weights(backbone: Backbone, method: Method, text: Text, max_length: in
 
     For a text that is split into chunks, the chunks' tokens are concatenated in order.
     """
-    batch = _laid(backbone, method, text, max_length)
+    check_ids([text], backbone.vocabulary_size)
+    read = weighed_tokens(backbone, method, tokenize(backbone, method.layout, [text], max_length)[0])
+    return backbone.tokenizer.tokens(read.ids), read.weights.cpu().numpy()
+
+
+class WeighedTokens(NamedTuple):
+    """The n tokens that the model reads of one text: the text's vector is ``weights @ states``.
+
+    Attributes:
+        ids: token ids (n,).
+        copies: the copy of the text that each token belongs to (n,), as in `Group.copy`.
+        places: the index of each token in its copy (n,); -1 outside all copies.
+        weights: float64 (n,).
+        states: float64 (n, D).
+    """
+
+    ids: list[int]
+    copies: list[int]
+    places: list[int]
+    weights: Tensor
+    states: Tensor
+
+
+def weighed_tokens(backbone: Backbone, method: Method, text: TokenizedText) -> WeighedTokens:
+    """Run one text; the tokens of a text that is split into chunks are those of its chunks, in order."""
+    batch = lay([text], backbone.device)
     with torch.no_grad():
-        rows = weights(backbone, [method], batch)[0].weights
-    ids: list[int] = []
-    values: list[float] = []
-    for group, row in zip(batch.groups, rows, strict=True):
-        for g in torch.argsort(group.first, stable=True).tolist() if group.pooled else ():
-            ids += group.tokens[g].tolist()
-            values += row[g, 0].tolist()
-    return backbone.tokenizer.tokens(ids), np.asarray(values)
+        (weighed,) = weights(backbone, [method], batch)
+    parts = [
+        (int(group.first[g]), group, g, row[g, 0].cpu().double(), group.slice(weighed.states)[g].cpu().double())
+        for group, row in zip(weighed.batch.groups, weighed.weights, strict=True)
+        for g in (range(group.count) if group.pooled else ())
+    ]
+    parts.sort(key=lambda part: part[0])
+    ids, copies, places = list[int](), list[int](), list[int]()
+    for first, group, g, *_ in parts:
+        ids += group.tokens[g].tolist()
+        copies += (of_copies := group.copy[g].tolist())
+        starts = [start for start, _ in group.spans[g].tolist()]
+        places += [first + at - starts[copy - 1] if copy > 0 else -1 for at, copy in enumerate(of_copies)]
+    return WeighedTokens(ids, copies, places, torch.cat([p[3] for p in parts]), torch.cat([p[4] for p in parts]))
 
 
 def attention_matrix(backbone: Backbone, method: Method, text: Text, max_length: int | None = None) -> Explained:

@@ -30,6 +30,12 @@ SENTENCE = (
     rf"|(?:[。！？｡؟۔।॥։።။។]|．(?!\d))[。！？｡…]*{CLOSING}"
 )
 FLAGS = "".join(map(chr, range(0x1F1E6, 0x1F200)))
+UNSPACED = re.compile(
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
+)
+"""Thai, Lao, Burmese, Khmer, kana and Chinese characters, whose scripts write no space between words."""
+WORD = re.compile(r"(?:[LN]|(?<=[LN])'(?=[LN])|(?<=N)[.](?=N))+|\S")
+"""A word in a string of character classes, see `_class`: letters and digits, or one sign, or one unspaced character."""
 
 
 def span_of(word: Word, text: Text, where: str = "the text") -> Span:
@@ -122,7 +128,8 @@ def split(
     Args:
         text: a string, or a list of token ids.
         offsets: the span of characters of each token of the text.
-        unit: "sentences", "paragraphs" (they end at a blank line, or if the text has none, at each line end), or None.
+        unit: "sentences", "paragraphs" (they end at a blank line, or if the text has none, at each line end), "words"
+            (of letters and digits, or one sign; a character of a script without spaces), or None.
         tokens: join units into chunks of at most this many tokens, and split longer units; None = one chunk per unit.
         max_tokens: hard limit; longer units are always split.
         where: the text's name in error messages.
@@ -211,8 +218,35 @@ def tokens_of_spans(spans: Sequence[Span], offsets: Sequence[Offset], text: Text
 def _borders(text: Text, unit: str | None) -> list[int]:
     if unit is None or not isinstance(text, str):
         return []
+    if unit == "words":
+        return [match.start() for match in WORD.finditer("".join(map(_class, text)))][1:]
     lines = BLANK_LINE if re.search(BLANK_LINE, text) else LINE
     return [match.end() for match in re.finditer(SENTENCE if unit == "sentences" else lines, text)]
+
+
+def _class(character: str) -> str:
+    if UNSPACED.match(character):
+        return "U"
+    kind = {"'": "'", "’": "'", ".": ".", ",": ".", "_": "L", "\u200c": "L", "\u200d": "L"}.get(character)
+    if kind is None:
+        kind = {"L": "L", "M": "L", "N": "N"}.get(category(character)[0], "S")
+    return " " if character.isspace() else kind
+
+
+def words_in(text: Text, offsets: Sequence[Offset]) -> list[Span]:
+    """Divide a text, or what truncation has left of it, into spans of words, without dividing a token.
+
+    Raises:
+        WordNotFound: the text has no token.
+    """
+    end = max((end for _, end in offsets), default=0)
+    return split(text[:end], offsets, "words", None, None, "the text") if isinstance(text, str) else list(offsets)
+
+
+def words_of_tokens(spans: Sequence[Span], offsets: Sequence[Offset], text: Text) -> list[int]:
+    """The index of each token's word (n,), among spans that cover the text."""
+    starts = [start for start, _ in spans]
+    return [bisect_right(starts, _visible(text, *offset)) - 1 for offset in offsets]
 
 
 def _visible(text: Text, start: int, end: int) -> int:

@@ -1,0 +1,124 @@
+"""``afterword explain``: print which words made the similarity of two texts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from . import options as o
+from .option_groups import Run, read_methods
+from .tables import page_width
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from ..explain import Explanation, TextParts
+
+COLOURS = ("bright_blue", "magenta", "green", "yellow", "cyan", "red")  # of the pairs, best first
+NARROWEST = 44  # minimum width of a method's column in cells, if methods are printed beside each other
+
+
+def explain(
+    model: o.Model,
+    texts: Annotated[list[str], typer.Argument(metavar="TEXT", show_default=False,
+        help="Two texts to compare; or one, to print the weights of its words.")],
+    method: o.Methods = None, prompt: o.Prompt = None, prompt_name: o.PromptName = None,
+    html: Annotated[Path | None, typer.Option("--html", metavar="FILE",
+        help="Also draw a page, which needs no network, to this file.")] = None,
+    *, run: Run,
+) -> int:  # fmt: skip
+    """Print which words made the cosine of two texts, which is divided exactly over pairs of words.
+
+    Words of one colour are a pair that adds more to the score than its words add with others. Several methods are
+    printed beside each other.
+
+    Examples:
+        afterword explain -m minilm "they billed me too much" "I was charged twice for the same purchase."
+        afterword explain -m afterword-mini --method classical --method reba:mean "a bank" "a river" --html see.html
+    """
+    if len(texts) > 2:
+        raise typer.BadParameter(f"there are {len(texts)} texts: pass one or two", param_hint="TEXT")
+    methods = read_methods(method)
+    from ..files.atomic import atomic_file, check_target
+
+    if html is not None:
+        check_target(html)
+    found = {
+        name: encoder.explain(*texts, prompt=prompt, prompt_name=prompt_name)
+        for name, encoder, _ in run.encoders([model], methods)
+    }
+    if html is not None:
+        from ..explain import draw
+
+        with atomic_file(html) as file:
+            file.write(draw.page(" · ".join(texts), [each._repr_html_() for each in found.values()]).encode())
+    if run.as_json:
+        typer.echo(json.dumps({name: to_json(each) for name, each in found.items()}, ensure_ascii=False))
+    else:
+        show(found)
+    return 0
+
+
+def show(found: Mapping[str, Explanation | TextParts]) -> None:
+    """Print explanations in colour, beside each other if there is room."""
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(width=page_width(), markup=False, highlight=False, emoji=False)
+    grid, blocks = Table.grid(padding=(0, 4), expand=True), [block(each) for each in found.values()]
+    if len(blocks) * NARROWEST <= page_width():
+        for _ in blocks:
+            grid.add_column(ratio=1)
+        grid.add_row(*blocks)
+    else:
+        for each in blocks:
+            grid.add_row(each)
+    with console.capture() as captured:
+        console.print(grid)
+    typer.echo("\n".join(line.rstrip() for line in captured.get().splitlines()))
+
+
+def to_json(found: Explanation | TextParts) -> dict[str, Any]:
+    """The scores, tokens, tables and best pairs of an explanation, or the weights of one text's words."""
+    from ..explain import Explanation
+
+    if not isinstance(found, Explanation):
+        words, tokens = [part.text for part in found.words], [part.text for part in found.tokens]
+        weights = {"weights": found.by_word(found.weights).tolist(), "token_weights": found.weights.tolist()}
+        return {"words": words, "tokens": tokens, **weights}
+    a, b, by_word = found.words()
+    return {
+        "cosine": found.cosine,
+        "pairs": [pair._asdict() for pair in found.top(10)],
+        "outside": found.outside,
+        "words": [a, b],
+        "word_table": by_word.tolist(),
+        "tokens": found.tokens,
+        "table": found.table.tolist(),
+    }
+
+
+def block(found: Explanation | TextParts) -> RenderableType:
+    """Format an explanation: the score, the texts with paired words in colour, the best pairs, and what they leave."""
+    from rich.text import Text
+
+    from ..explain import Explanation, draw
+
+    if not isinstance(found, Explanation):
+        return Text(repr(found))
+    lines = found.lines()
+    out = Text().append(f"{found.cosine:.3f}", "bold").append(f"  cosine, {found.method}\n\n")
+    for side, ends in ((found.a, [line.i for line in lines]), (found.b, [line.j for line in lines])):
+        colour_of = dict(reversed(list(zip(ends, COLOURS, strict=False))))  # a word of two pairs has that of the better
+        for k, part in enumerate(side.words):
+            style = f"bold {colour_of[k]}" if k in colour_of else "" if part.of_text else "dim"
+            out.append(("" if part.joined or not k else " ") + draw.shortened(part.text), style)
+        out.append("\n")
+    out.append("\n")
+    for pair, colour in zip(found.top(len(lines)), COLOURS, strict=False):
+        out.append(f"{pair.value:.4f}").append(f"  {draw.shortened(pair.a)} · {draw.shortened(pair.b)}\n", colour)
+    return out.append(("\n" if lines else "") + found.notes()[-1], "dim")
