@@ -27,7 +27,10 @@ ROOMS = {
     "adapters": "errors text methods post encode files encoder st tasks",
     "jobs": "errors text methods post encode files encoder",
     "search": "errors files jobs",
-    "cli": "errors spelling backbone methods post encode files encoder tasks tune papers train adapters jobs search",
+    "serve": "errors spelling text post encode encoder",
+    "cli": (
+        "errors spelling backbone methods post encode files encoder tasks tune papers train adapters jobs search serve"
+    ),
 }
 """Which rooms a room may import, lowest first."""
 
@@ -43,6 +46,8 @@ MAY_IMPORT = {
     "matplotlib": {"papers"},
     "ray": {"jobs/run"},
     "lancedb": {"search", "adapters"},
+    "starlette": {"serve", "cli/serve"},
+    "uvicorn": {"serve", "cli/serve"},
     "sklearn": {"search", "tasks"},
 }
 """Heavy libraries, and the only rooms (or files) that may import them."""
