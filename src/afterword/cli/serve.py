@@ -86,7 +86,6 @@ def run(application: Starlette, address: socket.socket) -> None:
     config = uvicorn.Config(
         application, log_config=None, log_level="warning", server_header=False, ws="none",
         timeout_keep_alive=30,  # seconds; longer than clients keep idle connections
-        timeout_graceful_shutdown=30,
     )  # fmt: skip
     with suppress(KeyboardInterrupt):  # uvicorn raises it again once it has stopped
         uvicorn.Server(config).run(sockets=[address])

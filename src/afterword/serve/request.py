@@ -74,8 +74,7 @@ class Request:
         base64 = _chosen(fields, "encoding_format", ["float", "base64"]) == "base64"
         texts, spans = _texts(fields.get("input")), None
         if _chosen(fields, "late_chunking", [False, True]):
-            text, spans = _joined(texts)
-            texts = [text]
+            texts, spans = _joined(texts)
         return cls(texts, _prompt(fields, encoder), dimensions, base64, spans)
 
 
@@ -108,14 +107,14 @@ def _texts(value: Any) -> list[str]:
     return items
 
 
-def _joined(chunks: Sequence[str]) -> tuple[str, list[Span]]:
+def _joined(chunks: Sequence[str]) -> tuple[list[str], list[Span]]:
     """Join chunks with a space, unless they bring white space, and return each chunk's span."""
     text, spans = "", []
     for chunk in chunks:
         text += "" if not text or text[-1].isspace() or chunk[0].isspace() else " "
         spans.append((len(text), len(text) + len(chunk)))
         text += chunk
-    return text, spans
+    return [text], spans
 
 
 def _shown(value: Any) -> str:

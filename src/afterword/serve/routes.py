@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-import time
+import logging
 from base64 import b64encode
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -50,14 +50,14 @@ def app(
         Route("/v1/embeddings", service.embeddings, methods=["POST"]), Route("/v1/models", service.models),
         Route("/health", service.health), Route("/metrics", service.metrics), Route("/docs", service.docs),
     ]  # fmt: skip
-    handlers: Any = dict.fromkeys((HTTPException, Refused, Exception), service.failed)
+    handlers: Any = {HTTPException: service.failed, Refused: service.failed}
     return Starlette(routes=routes, exception_handlers=handlers, lifespan=service.lifespan)
 
 
 class _Service:
     def __init__(self, encoder: Encoder, name: str, api_key: str | None, queue: int, worker: Worker) -> None:
         self.encoder, self.name, self.api_key, self.queue, self.worker = encoder, name, api_key, queue, worker
-        self.started, self.requests, self.errors, self.waiting = int(time.time()), 0, 0, 0
+        self.requests = self.errors = self.waiting = 0
 
     @asynccontextmanager
     async def lifespan(self, _: Starlette) -> AsyncIterator[None]:
@@ -66,12 +66,14 @@ class _Service:
 
     async def embeddings(self, http: HttpRequest) -> Response:
         self.requests += 1
-        self.authorise(http)
         try:
+            self.authorise(http)
             request = Request.read(await body_of(http), self.encoder, self.name)
             return self.answer(await self.embedded(request, http))
         except ClientDisconnect:
             return Response(status_code=499)  # as nginx logs it; nobody receives it
+        except Exception as e:
+            return await self.failed(http, e)
 
     def authorise(self, http: HttpRequest) -> None:
         sent = http.headers.get("authorization", "").removeprefix("Bearer ")
@@ -113,7 +115,7 @@ class _Service:
 
     async def models(self, http: HttpRequest) -> Response:
         self.authorise(http)
-        model = {"id": self.name, "object": "model", "created": self.started, "owned_by": "afterword"}
+        model = {"id": self.name, "object": "model", "created": 0, "owned_by": "afterword"}
         return _json({"object": "list", "data": [model]})
 
     async def health(self, _: HttpRequest) -> Response:
@@ -135,6 +137,8 @@ class _Service:
         if isinstance(error, HTTPException):
             error = Refused(f"{http.method} {http.url.path}: use {ROUTES}", status=error.status_code)
         refused = Refused.because(error)
+        if refused.status == 503:
+            logging.getLogger("afterword").error("%s: %s", type(error).__name__, error, exc_info=error)
         return Response(refused.body, refused.status, refused.headers, "application/json")
 
 
