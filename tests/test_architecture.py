@@ -27,7 +27,10 @@ ROOMS = {
     "adapters": "errors text methods post encode files encoder st tasks",
     "jobs": "errors text methods post encode files encoder",
     "search": "errors files jobs",
-    "cli": "errors spelling backbone methods post encode files encoder tasks tune papers train adapters jobs search",
+    "doctor": "errors text methods post encode files encoder adapters jobs",
+    "cli": (
+        "errors spelling backbone methods post encode files encoder tasks tune papers train adapters jobs search doctor"
+    ),
 }
 """Which rooms a room may import, lowest first."""
 
