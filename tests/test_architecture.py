@@ -27,7 +27,7 @@ ROOMS = {
     "adapters": "errors text methods post encode files encoder st tasks",
     "jobs": "errors text methods post encode files encoder",
     "search": "errors files jobs",
-    "doctor": "errors text methods post encode files encoder adapters jobs",
+    "doctor": "errors text methods post encode files encoder jobs",
     "cli": (
         "errors spelling backbone methods post encode files encoder tasks tune papers train adapters jobs search doctor"
     ),

@@ -40,7 +40,7 @@ def serving(embed: Embed, route: str = "/v1/embeddings", cut=scaled, bytes_of="<
             self.end_headers()
             self.wfile.write(body)
 
-        def do_GET(self) -> None:  # noqa: N802
+        def do_GET(self) -> None:
             lists = {
                 "/v1/embeddings": ("/v1/models", {"data": [{"id": NAME}]}),
                 "/embeddings": ("/models", {"data": [{"id": NAME}]}),
@@ -49,7 +49,7 @@ def serving(embed: Embed, route: str = "/v1/embeddings", cut=scaled, bytes_of="<
             path, models = lists.get(route, ("", {}))
             self.send(*(200, models) if self.path == path else (404, {"error": "not found"}))
 
-        def do_POST(self) -> None:  # noqa: N802
+        def do_POST(self) -> None:
             asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             if self.path != route or asked.get("model", NAME) != NAME:
                 return self.send(404, {"error": f"{self.path} {asked.get('model')} not found"})

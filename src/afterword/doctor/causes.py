@@ -17,9 +17,9 @@ from ..methods.weights import Pool
 from ..post import Dense, after
 
 Verdict = Literal["PASS", "FAIL", "NOTE"]
-"""FAIL: a client gets wrong vectors and cannot see it. NOTE: worth knowing."""
+"""FAIL: a client gets wrong vectors, and no error. NOTE: worth knowing."""
 Finding: TypeAlias = tuple[Verdict, float | int | None, str]
-"""A verdict, the number that was measured, and what the number is."""
+Mistake: TypeAlias = tuple[list[str], Array]
 
 POOLS: dict[Pool, str] = {"mean": "mean", "last": "last-token", "cls": "first-token", "weighted": "position-weighted"}
 DRIFT = 0.2  # distance of unit vectors up to which they may come from one model, such as in 4 and in 32 bits
@@ -30,8 +30,8 @@ def distance(a: Array, b: Array) -> float:
     return float(np.linalg.norm(unit(a, np.float64) - unit(b, np.float64), axis=1).max(initial=0))
 
 
-def mistakes(encoder: Encoder, texts: Sequence[str], prompt: str) -> Iterator[tuple[list[str], Array]]:
-    """Yield common mistakes, alone and combined, with the vectors (n, D) that an encoder with them would give."""
+def mistakes(encoder: Encoder, texts: Sequence[str], prompt: str) -> Iterator[Mistake]:
+    """Yield common mistakes, alone and combined, with the vectors (n, D) that an encoder gives with them."""
     named = encoder.prompts or {}
     name = next((name for name, text in named.items() if text == prompt), repr(prompt))
     prompts = {"": prompt} | ({f"without the {name} prompt": ""} if prompt else {})
@@ -41,32 +41,21 @@ def mistakes(encoder: Encoder, texts: Sequence[str], prompt: str) -> Iterator[tu
         posts["without the Dense layer"] = tuple(step for step in encoder.post if not isinstance(step, Dense))
     pooled: dict[str, AnyMethod] = {"": encoder.method}
     pooled |= {f"{label} pooling": classical(pool) for pool, label in POOLS.items()}
-    bare = replace(encoder, post=())
-    for special in ("", "without special tokens"):
-        if special:
-            pooled = {label: one.changed(_without_special) for label, one in pooled.items()}
-        for prompted, text in prompts.items():
-            by_pool = bare.encode_many(list(texts), pooled, prompt=text, on_long="ignore", on_empty="nan")
-            for (label, vectors), (step, post) in product(by_pool.items(), posts.items()):
-                changes = [change for change in (label, step, special, prompted) if change]
-                yield changes, after(torch.from_numpy(vectors), post).numpy()
+    raw = replace(encoder, post=())
+    special = {"": pooled, "without special tokens": {at: one.changed(_bare) for at, one in pooled.items()}}
+    for (around, methods), (prompted, text) in product(special.items(), prompts.items()):
+        by_pool = raw.encode_many(list(texts), methods, prompt=text, on_long="ignore", on_empty="nan")
+        for (label, vectors), (step, post) in product(by_pool.items(), posts.items()):
+            changes = [change for change in (label, step, around, prompted) if change]
+            yield changes, after(torch.from_numpy(vectors), post).numpy()
 
 
-def _without_special(method: Method) -> Method:
+def _bare(method: Method) -> Method:
     return replace(method, layout=replace(method.layout, add_special_tokens=False))
 
 
-def compared(
-    found: Array, expected: Array, tried: Iterable[tuple[list[str], Array]], tolerance: float, what: str
-) -> Finding:
-    """Compare vectors (n, D') with the expected ones (n, D); the number is the smallest cosine.
-
-    Args:
-        found, expected: the vectors; an expected row of NaN is left out.
-        tried: mistakes that may explain a difference, computed only if there is one.
-        tolerance: the distance of unit vectors that passes.
-        what: whose vectors are compared.
-    """
+def compared(found: Array, expected: Array, tried: Iterable[Mistake], tolerance: float, what: str) -> Finding:
+    """Compare vectors (n, D') with the expected ones (n, D), NaN = unknown; the number is the smallest cosine."""
     rows = np.isfinite(expected).all(1)
     found, expected, width = found[rows], expected[rows], found.shape[1]
     if not np.isfinite(found).all():

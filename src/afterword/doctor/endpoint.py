@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -52,18 +53,16 @@ class Endpoint:
                 if e.status in (401, 403):
                     raise EndpointError(f"{url} refuses the key ({e}): set {KEY} to the server's key") from None
                 answers.append(f"{route} answers {e}")
-        raise EndpointError(f"{url} is not an embedding endpoint: {'; '.join(answers)}: check the URL")
+        raise EndpointError(f"{url} is not an embedding endpoint: {'; '.join(answers)}: check the URL, or pass name=")
 
     def embed(self, texts: Sequence[str], **fields: Any) -> Array:
         """Return the vectors (n, D) of texts; ``fields`` are added to the request. Raises EndpointError."""
         rows = self.ask(texts, **fields)
-        try:
-            vectors = np.array(rows, np.float32)
-        except (TypeError, ValueError):
-            vectors = np.empty(0, np.float32)
-        if vectors.ndim != 2 or len(vectors) != len(texts):
-            raise EndpointError(f"HTTP 200 with {len(rows)} rows that are not vectors for {len(texts)} texts", 200)
-        return vectors
+        with suppress(TypeError, ValueError):
+            vectors: Array = np.array(rows, np.float32)
+            if vectors.ndim == 2 and len(vectors) == len(texts):
+                return vectors
+        raise EndpointError(f"HTTP 200 with {len(rows)} rows that are not vectors for {len(texts)} texts", 200)
 
     def ask(self, texts: Sequence[str], **fields: Any) -> list[Any]:
         """Return each text's vector as the server wrote it: numbers, or base64. Raises EndpointError."""
@@ -94,9 +93,8 @@ class Endpoint:
 def _rows(answer: Any) -> list[Any]:
     for key in ("data", "embeddings", "models"):
         answer = answer.get(key, answer) if isinstance(answer, dict) else answer
-    rows = answer if isinstance(answer, list) else [answer]
-    keys = ("embedding", "id", "name")
-    return [next((row[key] for key in keys if key in row), None) if isinstance(row, dict) else row for row in rows]
+    rows = [row if isinstance(row, dict) else {"": row} for row in (answer if isinstance(answer, list) else [answer])]
+    return [next((row[key] for key in ("embedding", "id", "name", "") if key in row), None) for row in rows]
 
 
 def _routes(url: str) -> list[tuple[str, str]]:

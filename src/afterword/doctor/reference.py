@@ -30,13 +30,10 @@ def long_text(words: int, last: str = "x") -> str:
 
 @dataclass(frozen=True, eq=False)
 class Reference:
-    """The vectors that are expected.
+    """The vectors (8, D) of `PROBES` that are expected, NaN for a text without tokens.
 
-    Attributes:
-        model: the model's name.
-        vectors: (8, D), those of `PROBES`; NaN for a text without tokens.
-        words: the largest number of words of a `long_text` that the model reads to its end, at most `MOST`, if known.
-        encoder, prompt: the encoder and the prompt that it uses; None and "" if the reference was read from a file.
+    ``words`` is the largest number of words of a `long_text` that the model reads to its end, at most `MOST`. A
+    reference from a file has no encoder.
     """
 
     model: str
@@ -64,9 +61,9 @@ class Reference:
     def _tokenized(self, words: int) -> list[Any]:
         if self.encoder is None:
             return []
+        backbone, text, length = self.encoder.backbone, long_text(words), self.encoder.max_length
         layouts = [with_prompt(member.layout, self.prompt or None) for member in self.encoder.method.members]
-        texts, length = [long_text(words)], self.encoder.max_length
-        return [tokenize(self.encoder.backbone, layout, texts, length)[0] for layout in layouts]
+        return [tokenize(backbone, layout, [text], length)[0] for layout in layouts]
 
     def save(self, path: Path) -> None:
         """Write the model's name, the vectors and the number of words as JSON."""
