@@ -29,8 +29,9 @@ ROOMS = {
     "jobs": "errors text methods post encode files encoder",
     "search": "errors files jobs",
     "serve": "errors spelling text post encode encoder",
+    "doctor": "errors text methods post encode files encoder jobs",
     "cli": "errors spelling backbone methods post encode explain files encoder tasks tune papers train adapters jobs "
-    "search serve",
+    "search serve doctor",
 }
 """Which rooms a room may import, lowest first."""
 

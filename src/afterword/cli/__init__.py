@@ -20,7 +20,7 @@ from .tables import definitions
 VERBS = {
     "embed": "embed", "job": "job", "words": "words", "similar": "similar", "explain": "explain",
     "duplicates": "groups", "cluster": "groups", "index": "index", "search": "search", "serve": "serve",
-    "methods": "methods",
+    "doctor": "doctor", "methods": "methods",
     "inspect": "methods", "analyse": "analyse", "train": "train", "evaluate": "evaluate", "tune": "tune",
     "compare": "compare",
 }  # fmt: skip
