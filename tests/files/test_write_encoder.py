@@ -177,7 +177,7 @@ BOOLEANS = {"mean": "mean_tokens", "cls": "cls_token", "last": "lasttoken", "wei
 
 @pytest.mark.parametrize("pool", BOOLEANS)
 def test_other_servers_find_the_pooling_in_its_booleans(pool: str, models: Path, tmp_path: Path):
-    """TEI reads nothing else, and vLLM took its default without them (vllm-project/vllm#45995)."""
+    """Without them vLLM took its own default and said nothing (vllm-project/vllm#45995)."""
     Encoder.load(models / "bert", classical(pool)).save(tmp_path / "a")
     config = json.loads((tmp_path / "a" / "1_Pooling" / "config.json").read_text())
     modes = {name.removeprefix("pooling_mode_"): on for name, on in config.items() if name.startswith("pooling_mode_")}
