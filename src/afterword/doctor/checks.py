@@ -70,9 +70,8 @@ class Examination:
 
     def same_space(self) -> Finding:
         """Compare the vectors with the reference, and name the cause of a difference."""
-        to = self.reference
-        if to is None:
-            return "NOTE", None, "not compared: pass model= or reference="
+        if (to := self.reference) is None:
+            return "NOTE", None, "not compared: pass a model or a reference"
         tried = () if to.encoder is None else mistakes(to.encoder, PROBES, to.prompt)
         what = f"smallest cosine of {len(PROBES)} texts with {to.model}"
         return compared(self.vectors, to.vectors, tried, self.tolerance, what)
@@ -87,8 +86,7 @@ class Examination:
 
     def order(self) -> Finding:
         """Check that the vectors of a request are in the order of its texts."""
-        _, places = self.batched
-        right = sum(row == place for row, place in enumerate(places))
+        right = sum(row == place for row, place in enumerate(places := self.batched[1]))
         what = f"of the {len(PROBES)} vectors of one request are in the order of its texts"
         return ("PASS", right, what) if right == len(PROBES) else ("FAIL", right, f"{what}: {places} come back")
 
