@@ -16,7 +16,6 @@ from .endpoint import Endpoint
 from .reference import MOST, PROBES, Reference, long_text
 
 NOISE = 1e-5  # distance below which vectors count as equal
-CALLS = 10
 OPTIONAL = ("dimensions", "base64 = float")  # what a server may refuse
 ODD = {"empty": "", "emoji": "👩‍👩‍👧 🎉 ❤️", "100,000 characters": "word " * 20_000, "NUL": "before\0after"}
 BASE64 = {"float32": "<f4", "big-endian float32": ">f4", "float64": "<f8", "float16": "<f2"}
@@ -86,16 +85,17 @@ class Examination:
 
     def order(self) -> Finding:
         """Check that the vectors of a request are in the order of its texts."""
-        right = sum(row == place for row, place in enumerate(places := self.batched[1]))
+        _, places = self.batched
+        right = sum(row == place for row, place in enumerate(places))
         what = f"of the {len(PROBES)} vectors of one request are in the order of its texts"
         return ("PASS", right, what) if right == len(PROBES) else ("FAIL", right, f"{what}: {places} come back")
 
     def repeatable(self) -> Finding:
         """Embed one text ten times."""
-        rows = np.concatenate([self.embed(PROBES[:1]) for _ in range(CALLS)])
-        off = distance(rows, np.repeat(rows[:1], CALLS, axis=0))
+        rows = np.concatenate([self.embed(PROBES[:1]) for _ in range(10)])
+        off = distance(rows, np.repeat(rows[:1], 10, axis=0))
         self.noise = max(NOISE, 2 * off)
-        return "PASS" if off <= self.tolerance else "FAIL", off, f"largest difference of {CALLS} calls with one text"
+        return "PASS" if off <= self.tolerance else "FAIL", off, "largest difference of ten calls with one text"
 
     def length(self) -> Finding:
         """Find the longest text that is read to its end, and what happens to a longer one."""
