@@ -11,7 +11,7 @@ from measure import RESULTS, table
 
 ORDER = (
     "reba_time", "reba_chunked", "reba_memory", "against_paper", "sentences_decoder", "minilm", "template",
-    "ditto_time", "methods_cost", "many", "duplicates", "jobs", "training",
+    "ditto_time", "methods_cost", "many", "duplicates", "jobs", "training", "serve",
 )  # fmt: skip
 
 

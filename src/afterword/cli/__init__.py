@@ -19,9 +19,9 @@ from .tables import definitions
 
 VERBS = {
     "embed": "embed", "job": "job", "words": "words", "similar": "similar", "duplicates": "groups",
-    "cluster": "groups", "index": "index", "search": "search", "doctor": "doctor", "methods": "methods",
-    "inspect": "methods", "analyse": "analyse", "train": "train", "evaluate": "evaluate", "tune": "tune",
-    "compare": "compare",
+    "cluster": "groups", "index": "index", "search": "search", "serve": "serve", "doctor": "doctor",
+    "methods": "methods", "inspect": "methods", "analyse": "analyse", "train": "train", "evaluate": "evaluate",
+    "tune": "tune", "compare": "compare",
 }  # fmt: skip
 """The module that defines each verb."""
 

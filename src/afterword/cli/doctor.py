@@ -57,8 +57,9 @@ def doctor(
     vectors and no error; the exit code is then 1.
 
     Examples:
+        afterword doctor http://localhost:8080 -m minilm
         afterword doctor -m minilm --against sentence-transformers
-        afterword doctor -m minilm --save-reference minilm.json
+        afterword doctor tickets -m minilm
     """
     from ..doctor.endpoint import Endpoint
     from ..files.atomic import check_target
