@@ -57,15 +57,37 @@ def test_errors_take_one_line(run: Run, folder: Path, tmp_path: Path, monkeypatc
         keyed = run("doctor", url)
         nowhere = run("doctor", f"{url}/v2/rerank")
         monkeypatch.setenv("AFTERWORD_API_KEY", "right")
-        assert run("doctor", url).code == 0
-    gone = run("doctor", url)
-    (tmp_path / "other.json").write_text("{}")
-    other = run("doctor", url, "--reference", tmp_path / "other.json")
-    for ended, words in (
-        (keyed, "AFTERWORD_API_KEY"),
-        (nowhere, "404"),
-        (gone, url),
-        (other, url),
-        (run("doctor"), "URL"),
-    ):
+        (tmp_path / "other.json").write_text("{}")
+        other = run("doctor", url, "--reference", tmp_path / "other.json")
+    gone, alone, absent = run("doctor", url), run("doctor"), run("doctor", tmp_path / "none", "-m", folder)
+    found = {
+        "AFTERWORD_API_KEY": keyed,
+        "404": nowhere,
+        "other.json": other,
+        url: gone,
+        "TARGET": alone,
+        "none": absent,
+    }
+    for words, ended in found.items():
         assert ended.code == 2 and words in ended.err and len(ended.err.splitlines()) == 1
+
+
+def test_stored_vectors(run: Run, folder: Path, tmp_path: Path):
+    texts, job, file, index = tmp_path / "texts.txt", tmp_path / "job", tmp_path / "v.parquet", tmp_path / "index"
+    texts.write_text("\n".join(f"text {i} of the file" for i in range(20)) + "\n \n")
+    run("embed", "-m", folder, "-i", texts, "-o", f"{job}/", "--prompt", "find: ")
+    run("embed", "-m", folder, "-i", texts, "-o", file, "--truncate-dim", 16, "--normalize")
+    run("index", index, "-m", folder, "-i", texts)
+    for stored in (job, file, index):
+        ended = run("doctor", stored, "-m", folder)
+        assert ended.code == 0 and [line[:16] for line in ended.out.splitlines()] == [
+            "PASS  same encod", "PASS  same space"
+        ]  # fmt: skip
+        wrong = run("doctor", stored, "-m", folder, "--method", "classical:pool=mean")
+        assert wrong.code == 1 and "looks like first-token pooling" in wrong.out and wrong.out.count("FAIL") == 2
+
+
+def test_sentence_transformers_in_place_of_a_server(run: Run, folder: Path):
+    ended = run("doctor", "--against", "sentence-transformers", "-m", folder, "--json")
+    assert ended.code == 0
+    assert {check["verdict"] for check in json.loads(ended.out)["checks"]} == {"PASS"}

@@ -55,7 +55,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("name", sorted(EXAMPLES.keys() - {"serve"}))  # it runs until it is stopped: tests/serve
+@pytest.mark.parametrize("name", sorted(EXAMPLES.keys() - {"serve", "doctor"}))  # which need a server: tests/serve
 def test_examples_run_as_typed(run: Run, place: Path, name: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(place)
     if name.startswith("job "):

@@ -60,20 +60,22 @@ def compared(found: Array, expected: Array, tried: Iterable[Mistake], tolerance:
     found, expected, width = found[rows], expected[rows], found.shape[1]
     if not np.isfinite(found).all():
         return "FAIL", None, f"{what}: vectors are not finite"
-    off = distance(found[:, : expected.shape[1]], expected[:, :width])
-    cosine, size = 1 - off**2 / 2, f"{width} of {expected.shape[1]} components"
-    if width < expected.shape[1] and off <= tolerance:
-        return "FAIL", cosine, f"{what}: looks like the first {size}"
-    lengths, theirs = np.linalg.norm(found, axis=1), np.linalg.norm(expected, axis=1)
-    span = f"lengths are {lengths.min():.3g} to {lengths.max():.3g}, not {theirs.min():.3g} to {theirs.max():.3g}"
-    scaled, unscaled = np.allclose(theirs, 1, atol=0.01), not np.allclose(lengths, theirs, rtol=0.02)
-    if off > tolerance or width > expected.shape[1]:
+    full, reasons = expected.shape[1], []
+    off = distance(found[:, :full], expected[:, :width])
+    if width < full and off <= tolerance:
+        reasons.append(f"looks like the first {width} of {full} components")
+    elif width != full or off > tolerance:
         near = [(distance(found, v[rows]), changes) for changes, v in tried if v.shape[1] == width]
-        reason = _explained(near, off, tolerance) + (f"; missing normalisation ({span})" if scaled and unscaled else "")
-        return "FAIL", cosine, f"{what}: {reason}" + (f"; {size}" if width != expected.shape[1] else "")
-    if unscaled and scaled:
-        return "FAIL", cosine, f"{what}: looks like missing normalisation ({span})"
-    return "NOTE" if unscaled else "PASS", cosine, what + (f"; {span}" if unscaled else "")
+        reasons.append(_explained(near, off, tolerance) + (f"; {width} of {full} components" if width != full else ""))
+    lengths, theirs = (np.linalg.norm(vectors, axis=1) for vectors in (found, expected))
+    span = f"lengths are {lengths.min():.3g} to {lengths.max():.3g}, not {theirs.min():.3g} to {theirs.max():.3g}"
+    differs = not np.allclose(lengths, theirs, rtol=0.02)
+    if differs and np.allclose(theirs, 1, atol=0.01):
+        reasons.append(f"missing normalisation: {span}")
+    cosine = 1 - off**2 / 2 if width == full else None
+    if reasons:
+        return "FAIL", cosine, f"{what}: {'; '.join(reasons)}"
+    return ("NOTE", cosine, f"{what}; {span}") if differs else ("PASS", cosine, what)
 
 
 def _explained(near: list[tuple[float, list[str]]], off: float, tolerance: float) -> str:

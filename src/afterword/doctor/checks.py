@@ -16,7 +16,6 @@ from .endpoint import Endpoint
 from .reference import MOST, PROBES, Reference, long_text
 
 NOISE = 1e-5  # distance below which vectors count as equal
-CALLS = 10
 OPTIONAL = ("dimensions", "base64 = float")  # what a server may refuse
 ODD = {"empty": "", "emoji": "👩‍👩‍👧 🎉 ❤️", "100,000 characters": "word " * 20_000, "NUL": "before\0after"}
 BASE64 = {"float32": "<f4", "big-endian float32": ">f4", "float64": "<f8", "float16": "<f2"}
@@ -70,9 +69,8 @@ class Examination:
 
     def same_space(self) -> Finding:
         """Compare the vectors with the reference, and name the cause of a difference."""
-        to = self.reference
-        if to is None:
-            return "NOTE", None, "not compared: pass model= or reference="
+        if (to := self.reference) is None:
+            return "NOTE", None, "not compared: pass a model or a reference"
         tried = () if to.encoder is None else mistakes(to.encoder, PROBES, to.prompt)
         what = f"smallest cosine of {len(PROBES)} texts with {to.model}"
         return compared(self.vectors, to.vectors, tried, self.tolerance, what)
@@ -94,10 +92,10 @@ class Examination:
 
     def repeatable(self) -> Finding:
         """Embed one text ten times."""
-        rows = np.concatenate([self.embed(PROBES[:1]) for _ in range(CALLS)])
-        off = distance(rows, np.repeat(rows[:1], CALLS, axis=0))
+        rows = np.concatenate([self.embed(PROBES[:1]) for _ in range(10)])
+        off = distance(rows, np.repeat(rows[:1], 10, axis=0))
         self.noise = max(NOISE, 2 * off)
-        return "PASS" if off <= self.tolerance else "FAIL", off, f"largest difference of {CALLS} calls with one text"
+        return "PASS" if off <= self.tolerance else "FAIL", off, "largest difference of ten calls with one text"
 
     def length(self) -> Finding:
         """Find the longest text that is read to its end, and what happens to a longer one."""
