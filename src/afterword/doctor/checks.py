@@ -113,7 +113,7 @@ class Examination:
         self.words = low
         tokens, limit = (None, expected) if to is None or to.encoder is None else map(to.tokens, (low, expected or 0))
         size, unit_name = (low, "words") if tokens is None else (tokens, "tokens")
-        end = "the most that was tried" if high > MOST else refusal or "the rest is cut silently"
+        end = "the most that was tried" if high > MOST else refusal or "the rest is cut without an error"
         what = f"{unit_name} are read; {'to more, the answer is ' if refusal else ''}{end}"
         if expected is None or low == expected:
             return "NOTE" if expected is None else "PASS", size, what
