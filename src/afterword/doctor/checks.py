@@ -159,7 +159,7 @@ class Examination:
             if len(raw) == full.size * np.dtype(kind).itemsize:
                 off = float(np.abs(np.frombuffer(raw, kind).astype(np.float64) - full).max() / np.abs(full).max())
                 if off <= self.tolerance and name != "float32":
-                    return "FAIL", off, f"looks like base64 of {name}: clients read little-endian float32"
+                    return "FAIL", None, f"looks like base64 of {name}: clients read little-endian float32"
                 if off <= self.tolerance:
                     return "PASS", off, "largest difference, relative to the largest component"
         return "FAIL", len(raw) // 4, f"components are decoded from base64, not the {full.size} that come as numbers"
