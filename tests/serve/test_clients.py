@@ -1,7 +1,9 @@
 """What clients of OpenAI's interface get equals `encode`."""
 
 import asyncio
+import re
 from pathlib import Path
+from typing import Any
 
 import httpx
 import numpy as np
@@ -122,3 +124,14 @@ def test_the_start_prints_the_settings_of_clients(server: Server, folder: Path, 
     _, port = server.url.removesuffix("/v1").rsplit(":", 1)
     assert main(["serve", "-m", str(folder), "--port", port]) == 2
     assert f"127.0.0.1:{port}" in capsys.readouterr().err
+
+
+def test_the_clients_of_the_page_run_as_printed(server: Server, root: Path):
+    page = (root / "docs" / "serve.md").read_text("utf-8")
+    codes = re.findall(r"^```python\n(from (?:openai|langchain).*?)^```", page, re.S | re.M)
+    found: dict[str, Any] = {}
+    for code in codes:
+        exec(code.replace("http://127.0.0.1:8080/v1", server.url).replace("minilm", "tiny"), found)
+    texts = ["My parcel is late.", "I cannot log in."]
+    assert len(codes) == 2 and close(np.array(found["vectors"], np.float32), server.encoder.encode(texts), 1e-5)
+    assert close(np.array(found["vector"], np.float32), server.encoder.encode("Where is my order?"), 1e-5)

@@ -74,19 +74,21 @@ def sent(server: Server, texts: list[str]) -> socket.socket:
 
 
 @pytest.mark.slow
-def test_texts_of_clients_that_have_gone_are_not_embedded(server: Server):
+def test_a_large_request_delays_nobody_and_texts_of_clients_that_have_gone_are_not_embedded(server: Server):
     distinct = [f"{i} {text}"[:60] for i in range(60) for text in TEXTS]
     before = server.counts()
     with ThreadPoolExecutor(1) as thread:
         stays = thread.submit(server.post, {"input": distinct})
         server.until(lambda counts: counts["waiting_texts"] == len(distinct))
+        assert close(server.vectors("dog"), server.encoder.encode(["dog"]), 1e-5)
+        assert not stays.done()  # one text does not wait for thousands
         gone = [sent(server, [*distinct, "more", "still more"]) for _ in range(4)]
         server.until(lambda counts: counts["waiting_texts"] == 5 * len(distinct) + 8)
         for connection in gone:
             connection.close()
         assert close(vectors_of(stays.result().json()), server.encoder.encode(distinct), 1e-5)
     after = server.until(lambda counts: counts["waiting_texts"] == 0)
-    assert after["texts_total"] - before["texts_total"] == len(distinct)
+    assert after["texts_total"] - before["texts_total"] == len(distinct) + 1
 
 
 @pytest.mark.slow

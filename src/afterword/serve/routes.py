@@ -86,17 +86,17 @@ class _Service:
             wait = int(self.waiting * self.worker.seconds / max(1, self.worker.texts))
             headers = {"Retry-After": str(min(max(1, wait), 60))}
             raise Refused(f"{self.waiting} texts wait: try again later", None, "queue_full", 429, headers)
+        job = asyncio.wrap_future(self.worker.submit(request))
+        gone = asyncio.ensure_future(http.receive())  # after the body, it returns when the client disconnects
         self.waiting += len(request.texts)
         try:
-            job = asyncio.wrap_future(self.worker.submit(request))
-            gone = asyncio.ensure_future(http.receive())  # after the body, it returns when the client disconnects
             await asyncio.wait((job, gone), return_when=asyncio.FIRST_COMPLETED)
-            gone.cancel()
             if job.done():
                 return job.result()
-            job.cancel()
             raise ClientDisconnect
         finally:
+            job.cancel()
+            gone.cancel()
             self.waiting -= len(request.texts)
 
     def answer(self, job: Job) -> Response:
