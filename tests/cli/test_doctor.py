@@ -38,6 +38,7 @@ def test_the_table_and_json_are_the_same(run: Run, folder: Path):
 def test_a_reference_needs_no_model(run: Run, folder: Path, tmp_path: Path):
     file, now = tmp_path / "model.json", tmp_path / "server.json"
     assert run("doctor", "-m", folder, "--save-reference", file).code == 0
+    assert run("doctor", "-m", folder, "--save-reference", file).code == 2  # it exists
     with serving(right(folder)) as url:
         assert run("doctor", url, "--reference", file).code == 0
         assert run("doctor", url, "--save-reference", now).code == 0

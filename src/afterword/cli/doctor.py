@@ -49,7 +49,8 @@ SaveReference = Annotated[Path | None, Option("--save-reference", metavar="FILE"
 def doctor(
     model: OptionalModel, target: Target = None, method: o.Method = None, prompt: o.Prompt = None,
     prompt_name: o.PromptName = None, against: Against = None, name: Served = None, tolerance: Tolerance = 5e-3,
-    reference: ReferenceFile = None, save_reference: SaveReference = None, as_json: o.AsJson = False,
+    reference: ReferenceFile = None, save_reference: SaveReference = None, overwrite: o.Overwrite = False,
+    as_json: o.AsJson = False,
 ) -> int:  # fmt: skip
     """Check whether a server or stored vectors give a model's own vectors, and name the cause if they do not.
 
@@ -62,6 +63,7 @@ def doctor(
         afterword doctor tickets -m minilm
     """
     from ..doctor.endpoint import Endpoint
+    from ..errors import InputError
     from ..files.atomic import check_target
 
     stored = None if target is None or "://" in target else Path(target)
@@ -73,6 +75,8 @@ def doctor(
         raise typer.BadParameter("pass a server's address, or --against sentence-transformers", param_hint="TARGET")
     if save_reference is not None:
         check_target(save_reference)
+        if save_reference.exists() and not overwrite:
+            raise InputError(f"{save_reference} exists: choose another name, or pass overwrite=True")
     endpoint = None if target is None or stored else Endpoint.find(target, name)  # before torch is imported
     from ..doctor.checks import Examination
     from ..doctor.reference import Reference

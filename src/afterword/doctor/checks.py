@@ -113,7 +113,7 @@ class Examination:
         self.words = low
         tokens, limit = (None, expected) if to is None or to.encoder is None else map(to.tokens, (low, expected or 0))
         size, unit_name = (low, "words") if tokens is None else (tokens, "tokens")
-        end = "the most that was tried" if high > MOST else refusal or "the rest is cut silently"
+        end = "the most that was tried" if high > MOST else refusal or "the rest is cut without an error"
         what = f"{unit_name} are read; {'to more, the answer is ' if refusal else ''}{end}"
         if expected is None or low == expected:
             return "NOTE" if expected is None else "PASS", size, what
@@ -159,7 +159,7 @@ class Examination:
             if len(raw) == full.size * np.dtype(kind).itemsize:
                 off = float(np.abs(np.frombuffer(raw, kind).astype(np.float64) - full).max() / np.abs(full).max())
                 if off <= self.tolerance and name != "float32":
-                    return "FAIL", off, f"looks like base64 of {name}: clients read little-endian float32"
+                    return "FAIL", None, f"looks like base64 of {name}: clients read little-endian float32"
                 if off <= self.tolerance:
                     return "PASS", off, "largest difference, relative to the largest component"
         return "FAIL", len(raw) // 4, f"components are decoded from base64, not the {full.size} that come as numbers"
