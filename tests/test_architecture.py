@@ -28,8 +28,9 @@ ROOMS = {
     "adapters": "errors text methods post encode files encoder st tasks",
     "jobs": "errors text methods post encode files encoder",
     "search": "errors files jobs",
+    "play": "errors methods encoder explain",
     "cli": "errors spelling backbone methods post encode explain files encoder tasks tune papers train adapters jobs "
-    "search",
+    "search play",
 }
 """Which rooms a room may import, lowest first."""
 
