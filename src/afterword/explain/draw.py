@@ -21,9 +21,6 @@ WEIGHTS = (
     "The darker a word, the larger its weight in the text's vector; each word's vector has read the text around it."
 )
 
-SHADES = 10  # number of shades of a background, which read with dark and with light text
-EVEN = 1e-3  # a table whose numbers differ by less is shaded evenly
-
 SIZE, ROW, SPACE, BETWEEN, TOP = 17, 31, 6, 104, 46  # font size, heights of a row, space, the lines and the head
 
 LIGHT = {"ink": "#1f2328", "dim": "#6e7781", "line": "#0069a8", "page": "#ffffff", "edge": "#d8dee4"}
@@ -56,11 +53,7 @@ div.aw table{border-collapse:collapse;color:var(--ink);margin:0}
 div.aw th,div.aw td{padding:3px 9px 3px 0;text-align:left;font-weight:400;border:0;background:none;color:var(--ink)}
 div.aw th{color:var(--dim)}
 div.aw td.cell{text-align:right;padding:3px 9px;border-radius:4px;font-variant-numeric:tabular-nums}
-""" + "".join(
-    f".aw .{sign}{k}{{background:rgba({colour},{0.55 * k / SHADES:.3f})}}"
-    for sign, colour in (("p", "31,136,208"), ("m", "214,93,14"))
-    for k in range(1, SHADES + 1)
-)  # classes, because a page with a strict Content-Security-Policy has no style attributes
+"""
 
 
 Kind = Literal["word", "mark", "special", "template", "constant"]
@@ -261,8 +254,8 @@ def shaded(parts: Sequence[Part], values: NDArray[np.float64]) -> str:
     """Write words one after the other, each shaded by its value as a fraction of the largest."""
     most = max(float(np.abs(values).max(initial=0)), np.finfo(np.float64).tiny)
     spans = [
-        f'<span class="{_shade(value / most)}{"" if part.of_text else " off"}" title="{value:.4f}">'
-        f"{escape(shortened(part.text))}</span>"
+        f'<span{"" if part.of_text else " class=off"} style="background:{_shade(value / most)}" '
+        f'title="{value:.4f}">{escape(shortened(part.text))}</span>'
         for part, value in zip(parts, values, strict=True)
     ]
     between = ["" if part.joined or k == 0 else " " for k, part in enumerate(parts)]
@@ -270,12 +263,10 @@ def shaded(parts: Sequence[Part], values: NDArray[np.float64]) -> str:
 
 
 def grid(heads: Sequence[str], values: NDArray[np.floating]) -> str:
-    """A table of numbers (n, n), shaded from the smallest to the largest, with a line of HTML before each row."""
-    most = float(values.max())
-    spread = max(most - float(values.min()), EVEN)
+    """A table of numbers (n, n), shaded, with a line of HTML before each row."""
     rows = [
         f"<tr><th>{i}</th><td>{head}</td>"
-        + "".join(f'<td class="cell {_shade(1 - (most - v) / spread)}">{v:.2f}</td>' for v in row)
+        + "".join(f'<td class="cell" style="background:{_shade(v)}">{v:.2f}</td>' for v in row)
         + "</tr>"
         for i, (head, row) in enumerate(zip(heads, values, strict=True), 1)
     ]
@@ -284,8 +275,8 @@ def grid(heads: Sequence[str], values: NDArray[np.floating]) -> str:
 
 
 def _shade(share: float) -> str:
-    """The class of a background for a number in [-1, 1]."""
-    return f"{'p' if share >= 0 else 'm'}{round(SHADES * min(abs(share), 1))}"
+    """A background that reads with dark and with light text."""
+    return f"rgba({'31,136,208' if share >= 0 else '214,93,14'},{0.55 * min(abs(share), 1):.2f})"
 
 
 def page(title: str, cards: Sequence[str]) -> str:

@@ -6,7 +6,7 @@ const form = document.querySelector("form");
 const fields = [...form.elements];
 const [error, answers, status] = ["error", "answers", "status"].map((id) => document.getElementById(id));
 
-form.elements.beside.selectedIndex = Math.min(2, form.elements.beside.options.length - 1);
+form.elements.other.selectedIndex = Math.min(2, form.elements.other.options.length - 1);
 const start = Object.fromEntries(fields.map((field) => [field.name, field.value]));
 let view = "pair";
 
@@ -56,7 +56,7 @@ async function answer() {
     show([], [view === "pair" ? "Type two texts." : "Type a word and texts that contain it."]);
     return;
   }
-  const methods = [...new Set([form.elements.method.value, form.elements.beside.value])].filter(Boolean);
+  const methods = [...new Set([form.elements.method.value, form.elements.other.value])].filter(Boolean);
   const began = performance.now();
   status.textContent = "computing …";
   try {
