@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from . import options as o
-from .console import say, without_advice
+from .console import say, say_loading, without_advice
 from .methods import suggestions
 from .option_groups import Model, short_name
 
@@ -15,50 +15,50 @@ if TYPE_CHECKING:
     from ..encoder import Encoder
     from ..play import Choice
 
+Methods = Annotated[list[str] | None, typer.Option("--method", metavar="METHOD",
+    help=f"{o.METHOD} May be repeated. Default: the saved method, and those that suit the model.")]  # fmt: skip
 Port = Annotated[int, typer.Option("--port", metavar="N", min=0, max=65535,
-    help="The port of the page's address; 0 takes a free one.")]  # fmt: skip
+    help="The port in the page's address; 0 takes a free one.")]  # fmt: skip
 
 
-def play(model: Model, method: o.Methods = None, port: Port = 8765) -> int:
-    """Serve a page on this machine: which words make two texts similar, and a word's vectors in several contexts.
+def play(model: Model, method: Methods = None, port: Port = 8765) -> int:
+    """Serve a page on this machine: which words made a score, and a word's vectors in several contexts.
 
-    Two methods are shown beside each other. The page's address keeps what was typed. Ctrl-C stops the server.
+    It shows two methods side by side, of those that can be chosen. The page's address keeps what was typed.
 
     Examples:
         afterword play -m minilm
-        afterword play -m smollm2 --method classical --method reba:mean
+        afterword play -m afterword-mini --method classical --method echo --method reba:mean
     """
+    from ..methods.serialize import parse_method
+
+    chosen = {spec: parse_method(spec) for spec in method or ()}
     model.located()
-    from ..play import Server
+    from ..play import Choice, Questions, Server
 
     try:
         server = Server(port)
     except OSError as e:
         raise typer.BadParameter(f"{port}: {e.strerror}: pass another port", param_hint="--port") from None
     with server:
+        say_loading(model.model, None)
         with without_advice():
             encoder = model.load(None)
-        offered = choices(encoder, method)
-        typer.echo(f"http://127.0.0.1:{server.server_port}/")
-        say("open this address in a browser; Ctrl-C stops the server")
+        choices = {name: Choice(one) for name, one in chosen.items()} or suited(encoder)
+        questions = Questions(short_name(model.model), encoder, choices)
+        typer.echo(f"http://127.0.0.1:{server.server_port}/ (Ctrl-C stops the server)")
         try:
-            server.serve(short_name(model.model), encoder, offered)
+            server.serve(questions)
         except KeyboardInterrupt:
-            say("stopped")
+            say("stopped: the page no longer gets answers")
     return 0
 
 
-def choices(encoder: Encoder, specs: list[str] | None) -> dict[str, Choice]:
-    """The methods to choose from: these, or by default the model's own and those that suit it."""
+def suited(encoder: Encoder) -> dict[str, Choice]:
+    """The methods that suit the model, after its own if that is another."""
     from ..methods.serialize import parse_method
     from ..play import Choice
 
-    if specs:
-        return {spec: Choice(parse_method(spec)) for spec in specs}
-    suited = {one["method"]: Choice(parse_method(one["method"]), one["why"]) for one in suggestions(encoder)}
-    own = (
-        {}
-        if encoder.method in [choice.method for choice in suited.values()]
-        else {str(encoder.method): Choice(encoder.method, "the model's own method")}
-    )
-    return own | suited
+    found = {one["method"]: Choice(parse_method(one["method"]), one["why"]) for one in suggestions(encoder)}
+    own = {str(encoder.method): Choice(encoder.method, "the method saved with the model")}
+    return found if encoder.method in [choice.method for choice in found.values()] else own | found

@@ -1,5 +1,5 @@
 """A page on this machine: which words make two texts similar, and a word's vectors in several contexts."""
 
-from .server import Choice, Server
+from .server import Choice, Questions, Server
 
-__all__ = ["Choice", "Server"]
+__all__ = ["Choice", "Questions", "Server"]

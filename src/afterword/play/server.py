@@ -30,11 +30,10 @@ HERE = Path(__file__).parent
 FILES = {"/page.css": "text/css", "/page.js": "text/javascript"}
 REMEMBERED = 16  # number of results that are kept, so that editing one text runs only that text again
 
-STYLES = (draw.style(), draw.style() + draw.CARD)  # the style elements of pictures, which are allowed by their hashes
-HASHES = " ".join(f"'sha256-{b64encode(sha256(style.encode()).digest()).decode()}'" for style in STYLES)
+STYLE = b64encode(sha256(draw.STYLE.encode()).digest()).decode()  # allows the style element of each picture
 HEADERS = {
-    "Content-Security-Policy": f"default-src 'none'; script-src 'self'; style-src 'self' {HASHES}; connect-src 'self'; "
-    "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "Content-Security-Policy": f"default-src 'none'; script-src 'self'; style-src 'self' 'sha256-{STYLE}'; "
+    "connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-store",
@@ -55,11 +54,16 @@ class Questions:
     """Draws what the page asks for.
 
     Args:
+        model: its name.
         encoder: the model; its method is not used.
-        choices: the methods, by name.
+        choices: the methods to choose from, by name.
+
+    Raises:
+        MethodError: the model does not support a method.
     """
 
-    def __init__(self, encoder: Encoder, choices: Mapping[str, Choice]) -> None:
+    def __init__(self, model: str, encoder: Encoder, choices: Mapping[str, Choice]) -> None:
+        self.page = _page(model, choices)
         self._encoders = {name: replace(encoder, method=choice.method) for name, choice in choices.items()}
         self._parts = lru_cache(REMEMBERED)(self._parts_of)
         self.words = lru_cache(REMEMBERED)(self._words)
@@ -93,7 +97,7 @@ def _warnings() -> Iterator[list[str]]:
 
 
 class Server(ThreadingHTTPServer):
-    """A server on this machine; it takes its port at once, and answers when `serve` has a model.
+    """A server on this machine; it takes its port at once, and answers once `serve` is called.
 
     Args:
         port: 0 takes a free one.
@@ -105,15 +109,9 @@ class Server(ThreadingHTTPServer):
     def __init__(self, port: int) -> None:
         super().__init__(("127.0.0.1", port), _Handler)
 
-    def serve(self, model: str, encoder: Encoder, choices: Mapping[str, Choice]) -> None:
-        """Answer until the process is interrupted, or `shutdown` is called in another thread.
-
-        Args:
-            model: the model's name, shown on the page.
-            encoder: the model; its method is not used.
-            choices: the methods to choose from, by name.
-        """
-        self.page, self.questions = _page(model, choices), Questions(encoder, choices)
+    def serve(self, questions: Questions) -> None:
+        """Answer until the process is interrupted, or `shutdown` is called in another thread."""
+        self.questions = questions
         with ThreadPoolExecutor(1) as self.thread:  # the model answers one question at a time, always in this thread
             self.serve_forever()
 
@@ -122,7 +120,7 @@ class Server(ThreadingHTTPServer):
         return [self.thread.submit(self._answer, kind, method, question).result() for method in methods]
 
     def _answer(self, kind: str, method: str, question: dict[str, str]) -> Answer:
-        ask = {"/pair": self.questions.pair, "/words": self.questions.words}[kind]
+        ask = self.questions.pair if kind == "/pair" else self.questions.words
         try:
             return {"method": method, **ask(method, **question)}
         except AfterwordError as e:
@@ -149,7 +147,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         if not self._refused():
             if self.path == "/":
-                self._send("text/html", self.server.page)
+                self._send("text/html", self.server.questions.page)
             elif kind := FILES.get(self.path):
                 self._send(kind, (HERE / self.path[1:]).read_text("utf-8"))
             else:
