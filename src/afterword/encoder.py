@@ -21,7 +21,7 @@ from .encode.similarity import Array, pairwise, similarity
 from .encode.spans import Chunker, SpanVectors, narrowest, token_vectors, word_vectors
 from .encode.tokens import attention_matrix, token_states, token_weights
 from .errors import InputError, MissingExtra
-from .explain import Explanation, text_parts
+from .explain import Explanation, TokenAttention, TokenWeights, WordVectors, draw, text_parts
 from .files.fingerprint import fingerprint, identity
 from .files.read_encoder import read_encoder
 from .files.write_encoder import write_encoder
@@ -128,10 +128,24 @@ class Encoder:
 
         return sentence_transformer(self, **options)
 
-    def __repr__(self) -> str:
+    @property
+    def _name(self) -> str:
         path = PurePath(str(self.backbone.model.name_or_path))
-        name = path.parent.name if path.name == "model" else path.name
-        return f"{type(self).__name__}({name or self.backbone.facts.kind}, {self.method}, {self.dimension})"
+        return (path.parent.name if path.name == "model" else path.name) or self.backbone.facts.kind
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._name}, {self.method}, {self.dimension})"
+
+    def _repr_html_(self) -> str:
+        facts, steps = self.backbone.facts, "".join(f", {type(step).__name__.lower()}" for step in self.post)
+        return draw.facts({
+            "model": f"{self._name} ({facts.kind}, {facts.states} layers)",
+            "method": f"{self.method}{steps}",
+            "vectors": f"{self.dimension} components" if self.fitted else "not fitted yet: encoder.fit(texts)",
+            "limit": f"{self.max_length} tokens" if self.max_length else "none",
+            "device": f"{self.device}, {str(self.backbone.dtype).removeprefix('torch.')}",
+            "checked": f"runs {facts.way}, {facts.checks.get(facts.way, 'unchecked')}",
+        })  # fmt: skip
 
     @property
     def dimension(self) -> int:
@@ -378,8 +392,11 @@ class Encoder:
         steps = steps_of(self.backbone, [method], self.post, None, normalize_embeddings)
         rows = word_vectors(self.backbone, method, listed, per_text, limits, steps)
         if one_each:
-            return np.concatenate(rows) if rows else np.zeros((0, self.dimension), np.float32)
-        return rows[0] if single else rows
+            vectors = np.concatenate(rows) if rows else np.zeros((0, self.dimension), np.float32)
+            return WordVectors.of(vectors, [(text, word) for text, (word,) in zip(listed, per_text, strict=True)])
+        sources = [[(text, word) for word in of_text] for text, of_text in zip(listed, per_text, strict=True)]
+        shown = list(map(WordVectors.of, rows, sources))
+        return shown[0] if single else shown
 
     def chunk_spans(
         self, texts: str | Sequence[Text], chunks: Any = None, *, tokens: int | None = None, overlap: int = 0,
@@ -455,23 +472,23 @@ class Encoder:
         results = token_vectors(self.backbone, method, listed, limits, steps)
         return results[0] if single else results
 
-    def weights(self, text: Text) -> tuple[list[str], Array]:
+    def weights(self, text: Text) -> TokenWeights:
         """Return each token's weight in the vector of a text (a string, or a list of token ids).
 
         Returns:
             The n tokens that the model reads, including template, copies and special tokens; their weights (n,).
         """
         method = one_method(self.method, "weights")
-        return token_weights(self.backbone, method, check_texts([text])[0], self.max_length)
+        return TokenWeights(*token_weights(self.backbone, method, check_texts([text])[0], self.max_length))
 
-    def attention(self, text: Text) -> tuple[list[str], Array]:
+    def attention(self, text: Text) -> TokenAttention:
         """Return the symmetric attention matrix of ReBA, Algorithm 1: max of (A + A^T) / 2 over layers and heads.
 
         Returns:
             The n tokens that the model reads; the matrix (n, n), of which triangle="upper" keeps only k >= i.
         """
         method = one_method(self.method, "attention")
-        return attention_matrix(self.backbone, method, check_texts([text])[0], self.max_length)
+        return TokenAttention(*attention_matrix(self.backbone, method, check_texts([text])[0], self.max_length))
 
     def explain(
         self, a: Text, b: Text | None = None, *, prompt_name: str | None = None, prompt: str | None = None,

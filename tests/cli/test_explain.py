@@ -47,7 +47,8 @@ def test_the_words_of_one_text(run: Run, gpt2: Path) -> None:
     lines = run("explain", "-m", gpt2, "--method", "classical", "a red dog").out.splitlines()
     assert [line.split()[1] for line in lines] == ["a", "red", "dog"]
     found = json.loads(run("explain", "-m", gpt2, "--method", "classical", "a red dog", "--json").out)["gpt2"]
-    assert found["words"] == ["a", "red", "dog"] and sum(found["weights"]) == pytest.approx(1)
+    assert [word for word, _ in found["words"]] == ["a", "red", "dog"]
+    assert sum(weight for _, weight in found["tokens"]) == pytest.approx(1)
 
 
 def test_the_first_pair_of_similar(run: Run, minilm: Path, tmp_path: Path) -> None:

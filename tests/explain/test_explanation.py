@@ -107,8 +107,8 @@ def test_template_and_special_tokens_stand_at_the_ends(folder: Path) -> None:
     found = Encoder(backbone(folder, "bert"), prompt("{text} or {text}.", "mean")).explain("a dog", "x")
     kinds = [(part.kind, part.text) for part in found.a.words]
     assert kinds == [
-        ("special", "[CLS]"), ("word", "a"), ("word", "dog"), ("template", "or"), ("template", "."),
-        ("special", "[SEP]"),
+        ("special", "[CLS]"), ("word", "a"), ("word", "dog"), ("template", "␣"), ("template", "o"), ("template", "r"),
+        ("template", "␣"), ("template", "."), ("special", "[SEP]"),
     ]  # fmt: skip
     _, _, table = found.words()
     inside = np.array([part.of_text for part in found.a.words])[:, None] & [p.of_text for p in found.b.words]

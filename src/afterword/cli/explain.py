@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -43,6 +43,7 @@ def explain(
     if len(texts) > 2:
         raise typer.BadParameter(f"there are {len(texts)} texts: pass one or two", param_hint="TEXT")
     methods = read_methods(method)
+    from ..explain import draw
     from ..files.atomic import atomic_file, check_target
 
     if html is not None:
@@ -52,12 +53,10 @@ def explain(
         for name, encoder, _ in run.encoders([model], methods)
     }
     if html is not None:
-        from ..explain import draw
-
         with atomic_file(html) as file:
             file.write(draw.page(" · ".join(texts), [each._repr_html_() for each in found.values()]).encode())
     if run.as_json:
-        typer.echo(json.dumps({name: to_json(each) for name, each in found.items()}, ensure_ascii=False))
+        typer.echo(json.dumps({name: each.to_json() for name, each in found.items()}, ensure_ascii=False))
     else:
         show(found)
     return 0
@@ -69,46 +68,21 @@ def show(found: Mapping[str, Explanation | TextParts]) -> None:
     from rich.table import Table
 
     console = Console(width=page_width(), markup=False, highlight=False, emoji=False)
-    grid, blocks = Table.grid(padding=(0, 4), expand=True), [block(each) for each in found.values()]
-    if len(blocks) * NARROWEST <= page_width():
-        for _ in blocks:
-            grid.add_column(ratio=1)
-        grid.add_row(*blocks)
-    else:
-        for each in blocks:
-            grid.add_row(each)
+    blocks, grid = [block(each) for each in found.values()], Table.grid(padding=(0, 4))
+    for row in [blocks] if len(blocks) * NARROWEST <= page_width() else [[each] for each in blocks]:
+        grid.add_row(*row)
     with console.capture() as captured:
         console.print(grid)
     typer.echo("\n".join(line.rstrip() for line in captured.get().splitlines()))
-
-
-def to_json(found: Explanation | TextParts) -> dict[str, Any]:
-    """The scores, tokens, tables and best pairs of an explanation, or the weights of one text's words."""
-    from ..explain import Explanation
-
-    if not isinstance(found, Explanation):
-        words, tokens = [part.text for part in found.words], [part.text for part in found.tokens]
-        weights = {"weights": found.by_word(found.weights).tolist(), "token_weights": found.weights.tolist()}
-        return {"words": words, "tokens": tokens, **weights}
-    a, b, by_word = found.words()
-    return {
-        "cosine": found.cosine,
-        "pairs": [pair._asdict() for pair in found.top(10)],
-        "outside": found.outside,
-        "words": [a, b],
-        "word_table": by_word.tolist(),
-        "tokens": found.tokens,
-        "table": found.table.tolist(),
-    }
 
 
 def block(found: Explanation | TextParts) -> RenderableType:
     """Format an explanation: the score, the texts with paired words in colour, the best pairs, and what they leave."""
     from rich.text import Text
 
-    from ..explain import Explanation, draw
+    from ..explain import TextParts, draw
 
-    if not isinstance(found, Explanation):
+    if isinstance(found, TextParts):
         return Text(repr(found))
     lines = found.lines()
     out = Text().append(f"{found.cosine:.3f}", "bold").append(f"  cosine, {found.method}\n\n")
@@ -116,9 +90,8 @@ def block(found: Explanation | TextParts) -> RenderableType:
         colour_of = dict(reversed(list(zip(ends, COLOURS, strict=False))))  # a word of two pairs has that of the better
         for k, part in enumerate(side.words):
             style = f"bold {colour_of[k]}" if k in colour_of else "" if part.of_text else "dim"
-            out.append(("" if part.joined or not k else " ") + draw.shortened(part.text), style)
+            out.append(" " * (k > 0 and not part.joined) + draw.shortened(part.text), style)
         out.append("\n")
-    out.append("\n")
-    for pair, colour in zip(found.top(len(lines)), COLOURS, strict=False):
-        out.append(f"{pair.value:.4f}").append(f"  {draw.shortened(pair.a)} · {draw.shortened(pair.b)}\n", colour)
-    return out.append(("\n" if lines else "") + found.notes()[-1], "dim")
+    for (a, b, value), colour in zip(found.top(len(lines)), COLOURS, strict=False):
+        out.append(f"\n{value:.4f}").append(f"  {draw.shortened(a)} · {draw.shortened(b)}", colour)
+    return out.append("\n\n" + found.notes()[-1], "dim")

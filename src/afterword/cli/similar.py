@@ -13,7 +13,7 @@ from typer import Argument, Option
 
 from ..errors import one_line
 from . import options as o
-from .explain import show, to_json
+from .explain import show
 from .option_groups import Input, Method, Model, check_condition
 from .sides import Side, embed_side, finish, load_as_stored, read_items, stored_side
 from .tables import Column, page_width, table, wrapped
@@ -94,7 +94,7 @@ def similar(
     result = compare(sides, by or embedder.encoder.similarity_fn_name, top, threshold)
     explained = _explained(result, embedder) if explain else {}
     if as_json:
-        typer.echo(_json(result, {name: to_json(each) for name, each in explained.items()}))
+        typer.echo(_json(result, {name: each.to_json() for name, each in explained.items()}))
         return finish(sides)
     typer.echo("\n".join(_page(result, bool(texts))))
     if explained:
@@ -180,14 +180,15 @@ def _explained(result: Comparison, embedder: MethodsEmbedder) -> dict[str, Expla
     """Explain the most similar pair, if there is one, by each method."""
     from ..post import Truncate
 
-    pair = [side.texts[at[0]] for side, at in zip((result.sides[0], result.sides[-1]), (result.rows, result.columns),
-                                                  strict=True) if len(at)]  # fmt: skip
+    if not len(result.rows):
+        return {}
+    pair = result.sides[0].texts[result.rows[0]], result.sides[-1].texts[result.columns[0]]
     size, condition = embedder.options["truncate_dim"], embedder.condition
+    post = embedder.encoder.post + ((Truncate(size),) if size else ())
     options = {name: embedder.options[name] for name in ("prompt", "prompt_name")}
     options |= {"conditions": None if condition is None else [condition] * 2}
-    post = embedder.encoder.post + ((Truncate(size),) if size else ())
     encoders = {name: replace(embedder.encoder, method=each, post=post) for name, each in embedder.methods.items()}
-    return {name: encoder.explain(*pair, **options) for name, encoder in encoders.items() if pair}
+    return {name: encoder.explain(*pair, **options) for name, encoder in encoders.items()}
 
 
 def _json(result: Comparison, explained: Mapping[str, Any]) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -26,7 +27,7 @@ from ..text.layout import Text
 from ..text.segments import SPECIAL, TokenizedText
 from ..text.words import words_in, words_of_tokens
 from . import draw
-from .draw import Kind, Part
+from .draw import Part, word_or_mark
 
 Array = NDArray[np.float64]
 
@@ -54,6 +55,11 @@ class TextParts:
         sums = np.zeros((len(self.words), *values.shape[1:]))
         np.add.at(sums, self.word, values)
         return sums
+
+    def to_json(self) -> dict[str, Any]:
+        """The words and the tokens, each with its weight."""
+        sides = {"words": (self.words, self.by_word(self.weights)), "tokens": (self.tokens, self.weights)}
+        return {name: [[p.text, float(w)] for p, w in zip(*side, strict=True)] for name, side in sides.items()}
 
     def _repr_html_(self) -> str:
         return draw.card([draw.shaded(self.words, self.by_word(self.weights))], [draw.WEIGHTS])
@@ -86,9 +92,13 @@ def text_parts(
 
 def _parts(backbone: Backbone, method: Method, text: Text, written: TokenizedText, post: Sequence[Post]) -> TextParts:
     read = weighed_tokens(backbone, method, written)
-    rows = through(read.weights[:, None] * read.states, post)
-    tokens = [Part(letters, _kind(copy)) for letters, copy in zip(_letters(backbone, read), read.copies, strict=True)]
-    words, word, weights = *_words(backbone, text, written, read), read.weights.numpy()
+    rows, weights = through(read.weights[:, None] * read.states, post), read.weights.numpy()
+    letters, names = backbone.tokenizer.letters(read.ids), backbone.tokenizer.tokens(read.ids)
+    tokens = [
+        Part(name, "special") if copy == SPECIAL else Part(one, "word" if copy > 0 else "template")
+        for one, name, copy in zip(letters, names, read.copies, strict=True)
+    ]
+    words, word = _words(text, written, read, tokens)
     if len(rows) > len(tokens):
         constant = Part("constant", "constant")
         tokens, words, word = [*tokens, constant], [*words, constant], [*word, len(words)]
@@ -120,37 +130,24 @@ def through(rows: Tensor, post: Sequence[Post]) -> Tensor:
     return rows if bool(rows[-1].any()) else rows[:-1]
 
 
-def _kind(copy: int) -> Kind:
-    return "word" if copy > 0 else "special" if copy == SPECIAL else "template"
-
-
-def _letters(backbone: Backbone, read: WeighedTokens) -> list[str]:
-    letters = backbone.tokenizer.letters(read.ids)
-    names = backbone.tokenizer.tokens(read.ids)
-    return [name if copy == SPECIAL else one for one, name, copy in zip(letters, names, read.copies, strict=True)]
-
-
-def _words(backbone: Backbone, text: Text, written: TokenizedText, read: WeighedTokens) -> tuple[list[Part], list[int]]:
-    """The words of a text, between the special tokens and the runs of template tokens around it; each token's word."""
+def _words(
+    text: Text, written: TokenizedText, read: WeighedTokens, tokens: Sequence[Part]
+) -> tuple[list[Part], list[int]]:
+    """The words of a text, between the tokens that stand before and after its copies; and each token's word."""
     spans = words_in(text, max(written.offsets, key=len))
+    if isinstance(text, str):
+        middle = [word_or_mark(text[a:b].strip(), a > 0 and not text[a - 1].isspace()) for a, b in spans]
+    else:
+        middle = [word_or_mark(tokens[read.places.index(i)].text) for i in range(len(spans))]
     word_of = [words_of_tokens(spans, offsets, text) for offsets in written.offsets]
-    letters, seen = _letters(backbone, read), False
-    front, middle, back, keys = list[Part](), list[Part](), list[Part](), list[tuple[int, int]]()
-    for i, (start, end) in enumerate(spans):
-        if isinstance(text, str):
-            middle.append(Part.word(text[start:end].strip(), joined=i > 0 and not text[start - 1].isspace()))
-        else:
-            middle.append(Part.word(letters[read.places.index(i)]))
-    for at, (copy, place) in enumerate(zip(read.copies, read.places, strict=True)):
+    first = next(at for at, copy in enumerate(read.copies) if copy > 0)
+    words, keys = [*tokens[:first], *middle], list[int]()
+    for token, copy, place in zip(tokens, read.copies, read.places, strict=True):
         if copy > 0:
-            seen = True
-            keys.append((1, word_of[copy - 1][place]))
-            continue
-        side = back if seen else front
-        if copy == SPECIAL or at == 0 or read.copies[at - 1] != copy:
-            end = next((k for k in range(at, len(read.copies)) if read.copies[k] != copy), len(read.copies))
-            template = str(backbone.tokenizer.hf.decode(read.ids[at:end])).strip()
-            side.append(Part(letters[at] if copy == SPECIAL else template or "␣", _kind(copy)))
-        keys.append((2 if seen else 0, len(side) - 1))
-    first = (0, len(front), len(front) + len(middle))
-    return [*front, *middle, *back], [first[group] + i for group, i in keys]
+            keys.append(first + word_of[copy - 1][place])
+        elif len(keys) < first:
+            keys.append(len(keys))
+        else:
+            keys.append(len(words))
+            words.append(token)
+    return words, keys

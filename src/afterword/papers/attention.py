@@ -20,6 +20,7 @@ from ..backbone.attention_taps import AttentionView, Matrices, Tap
 from ..encode.limits import Limits
 from ..encoder import Encoder
 from ..errors import MethodError, NoSuchHead, plural
+from ..explain import TokenAttention
 from ..methods import one_method
 from ..methods.weights import Backward, SelfAttention
 from ..text.inputs import check_texts
@@ -51,6 +52,9 @@ class AttentionMatrix(Measurement):
     tokens: tuple[str, ...]
     matrix: Matrix
     weights: Matrix | None = None
+
+    def _repr_html_(self) -> str:
+        return TokenAttention(list(self.tokens), self.matrix)._repr_html_()
 
 
 @dataclass(frozen=True)
