@@ -30,8 +30,9 @@ ROOMS = {
     "search": "errors files jobs",
     "serve": "errors spelling text post encode encoder",
     "doctor": "errors text methods post encode files encoder jobs",
+    "play": "errors methods encoder explain",
     "cli": "errors spelling backbone methods post encode explain files encoder tasks tune papers train adapters jobs "
-    "search serve doctor",
+    "search serve doctor play",
 }
 """Which rooms a room may import, lowest first."""
 

@@ -18,7 +18,7 @@ from .option_groups import TITLES, expanded
 from .tables import definitions
 
 VERBS = {
-    "embed": "embed", "job": "job", "words": "words", "similar": "similar", "explain": "explain",
+    "embed": "embed", "job": "job", "words": "words", "similar": "similar", "explain": "explain", "play": "play",
     "duplicates": "groups", "cluster": "groups", "index": "index", "search": "search", "serve": "serve",
     "doctor": "doctor", "methods": "methods",
     "inspect": "methods", "analyse": "analyse", "train": "train", "evaluate": "evaluate", "tune": "tune",
