@@ -69,8 +69,8 @@ def doctor(
     stored = None if target is None or "://" in target else Path(target)
     if stored is not None and not stored.exists():
         raise typer.BadParameter(f"{target} does not exist; a URL begins with http://", param_hint="TARGET")
-    if stored is not None and not model.model:
-        raise typer.BadParameter(f"pass the model that made {target}, such as -m minilm", param_hint="--model")
+    if (stored or against) and not model.model:
+        raise typer.BadParameter("pass the model to compare with, such as -m minilm", param_hint="--model")
     if target is None and against is None and not (model.model and save_reference):
         raise typer.BadParameter("pass a server's address, or --against sentence-transformers", param_hint="TARGET")
     if save_reference is not None:

@@ -137,7 +137,7 @@ class Examination:
 
     def odd_input(self) -> Finding:
         """Send texts that break servers. A refusal (HTTP 4xx) is right, HTTP 5xx a note, NaN or no answer a failure."""
-        verdicts: list[Verdict] = []
+        verdicts: list[Verdict] = []  # FAIL < NOTE < PASS
         answers = []
         for name, text in ODD.items():
             try:
