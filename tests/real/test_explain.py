@@ -1,4 +1,4 @@
-"""Scores of two models that people use, divided over words: the sums are the cosines, and what stands out makes sense."""
+"""Scores of two models that people use, divided over words: they add up, and what stands out makes sense."""
 
 from __future__ import annotations
 

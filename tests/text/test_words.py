@@ -14,7 +14,7 @@ from afterword.backbone.loading import load_backbone
 from afterword.errors import InputError, WordNotFound
 from afterword.text.layout import Layout
 from afterword.text.tokenizer import Tokenizer
-from afterword.text.words import check_spans, find_tokens, span_of, split, tokens_of_spans
+from afterword.text.words import check_spans, find_tokens, span_of, split, tokens_of_spans, words_in, words_of_tokens
 
 
 @pytest.fixture(scope="module")
@@ -179,3 +179,13 @@ def test_chunks_share_so_many_tokens():
     assert shared("abcd", 4, 3) == ["abcd"] and shared("abcde", 4, 1) == ["abcd", "de"]
     assert shared("ab e\u0301\u0301f", 4, 2) == ["ab ", "e\u0301\u0301f"]  # no letter is divided
     assert shared("ab  cdef", 4, 1) == ["ab  ", "b  c", "cdef"]  # none begins with a blank
+
+
+def test_words_are_not_divided_and_end_with_their_text():
+    text, offsets = "der Hut.", [(0, 3), (3, 5), (5, 7), (7, 9)]  # the last token is a full stop and a template's quote
+    spans = words_in(text, offsets)
+    assert [text[a:b] for a, b in spans] == ["der ", "Hut", "."]
+    assert words_of_tokens(spans, offsets, text) == [0, 1, 1, 2]
+    assert words_in(text, [(0, 3), (3, 7), (7, 8)]) == [(0, 4), (4, 7), (7, 8)]
+    assert words_in(text, [(0, 3), (3, 8)]) == [(0, 4), (4, 8)]  # one token for a word and its full stop
+    assert words_in(text, [(0, 3)]) == [(0, 3)]  # truncated

@@ -252,7 +252,7 @@ def words_of_tokens(spans: Sequence[Span], offsets: Sequence[Offset], text: Text
 def _visible(text: Text, start: int, end: int) -> int:
     """The position of the first non-blank character of a span, or of its first character if all are blank."""
     part = text[start:end] if isinstance(text, str) else ""
-    return end - len(part.lstrip()) if part.strip() else start
+    return start + len(part) - len(part.lstrip()) if part.strip() else start
 
 
 def _may_start(text: Text, at: int) -> bool:
