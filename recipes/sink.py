@@ -63,10 +63,10 @@ def table(results: Mapping[str, Mapping[str, float]]) -> str:
     """A row per layer; for each model, the three means."""
     places = list(dict.fromkeys(name.split(" ", 1)[0] for found in results.values() for name in found))
     places.sort(key=lambda place: (place == "output", int(place) if place.isdigit() else 0))
-    rows = [["layer", *(f"{model}: {way}" for model in results for way in WAYS)]]
+    rows = [["layer", *results]]
     for place in places:
-        cells = [found.get(f"{place} {way}") for found in results.values() for way in WAYS]
-        rows.append([place, *("" if cell is None else f"{cell:.1f}" for cell in cells)])
+        cells = [[found.get(f"{place} {way}") for way in WAYS] for found in results.values()]
+        rows.append([place, *(" / ".join(f"{c:.1f}" for c in of_model if c is not None) for of_model in cells)])
     return aligned(rows)
 
 
