@@ -14,6 +14,7 @@ ARGS ?=
 DATA ?= ../shared/data
 
 PY := $(VENV)/bin/python
+SUDO = $(if $(filter-out 0,$(shell id -u)),sudo) DEBIAN_FRONTEND=noninteractive
 INSTALL := -m pip install --quiet --disable-pip-version-check --retries 10
 PIP := $(PY) $(INSTALL)
 # Where little of what is installed is imported, Python compiles that little itself: half of pip's time was compiling.
@@ -28,7 +29,7 @@ VERSIONS := tests/backbone tests/files tests/text tests/oracle tests/post tests/
 
 unexport PYTHONDONTWRITEBYTECODE # or each process of the tests compiles all of them anew
 
-.PHONY: help setup environments demo test real quick soak thorough lowest adapters wheel check fix bench docs pictures models pins clean
+.PHONY: help setup environments browser demo test real quick soak thorough lowest adapters wheel check fix bench docs pictures models pins clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -61,6 +62,11 @@ $(ADAPTERS)/.ready: pyproject.toml constraints-adapters.txt
 setup: $(VENV)/.ready ## a virtual environment with everything, at the pinned versions
 
 environments: $(VENV)/.ready $(LOWEST)/.ready $(ADAPTERS)/.ready ## those of setup, lowest and adapters (-j 3: at once)
+
+# The pip packages of Playwright bring no browser.
+browser: ## Debian's Chromium and a Chinese font, if there are none: the tests of the page of afterword play need them
+	@{ command -v chromium && fc-list :lang=zh-cn | grep .; } > /dev/null 2>&1 || { $(SUDO) apt-get update -qq && \
+	$(SUDO) apt-get install -qq -y --no-install-recommends chromium fonts-wqy-zenhei fontconfig; }
 
 demo: $(VENV)/.demo ## search, and what looking back changes, with two real models
 	$(PY) examples/demo.py

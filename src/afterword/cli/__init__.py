@@ -18,8 +18,9 @@ from .option_groups import TITLES, expanded
 from .tables import definitions
 
 VERBS = {
-    "embed": "embed", "job": "job", "words": "words", "similar": "similar", "explain": "explain",
-    "duplicates": "groups", "cluster": "groups", "index": "index", "search": "search", "methods": "methods",
+    "embed": "embed", "job": "job", "words": "words", "similar": "similar", "explain": "explain", "play": "play",
+    "duplicates": "groups", "cluster": "groups", "index": "index", "search": "search", "serve": "serve",
+    "doctor": "doctor", "methods": "methods",
     "inspect": "methods", "analyse": "analyse", "train": "train", "evaluate": "evaluate", "tune": "tune",
     "compare": "compare",
 }  # fmt: skip

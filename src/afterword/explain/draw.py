@@ -26,6 +26,8 @@ SIZE, SMALL = 17, 13  # font sizes of words, and of what is not part of the text
 HEAD, ROW, BETWEEN, SPACE = 46, 31, 104, 6  # heights of the head, a row of words and the lines; width of a space
 
 ROUNDING = 1e-9
+SHADES = 5  # number of shades of a background, see style.css
+EVEN = 1e-3  # a table is shaded evenly if its numbers differ by less
 
 WEIGHTS = "The stronger a word's colour, the larger its weight in the text's vector."
 
@@ -200,8 +202,8 @@ def shaded(parts: Sequence[Part], values: Array) -> str:
     """Write words one after the other, each shaded by its value as a fraction of the largest."""
     most = max(float(np.abs(values).max(initial=0)), np.finfo(np.float64).tiny)
     spans = [
-        f'{"" if part.joined else " "}<span class="{"" if part.of_text else "off"}" title="{value:.4f}" '
-        f'style="background:{_shade(value / most)}">{escape(shortened(part.text))}</span>'
+        f'{"" if part.joined else " "}<span class="{"" if part.of_text else "off "}{_shade(value / most)}" '
+        f'title="{value:.4f}">{escape(shortened(part.text))}</span>'
         for part, value in zip(parts, values, strict=True)
     ]
     return f'<p class="words">{"".join(spans)}</p>'
@@ -214,18 +216,22 @@ def facts(rows: Mapping[str, str]) -> str:
 
 
 def grid(heads: Sequence[str], values: Array) -> str:
-    """A table of numbers (n, n), shaded, with a line of HTML before each row."""
-    top = "".join(f'<th class="cell">{i}</th>' for i in range(1, len(heads) + 1))
-    rows = [f"<tr><th></th><th></th>{top}</tr>"]
-    for i, (head, row) in enumerate(zip(heads, values, strict=True), 1):
-        cells = "".join(f'<td class="cell" style="background:{_shade(v)}">{v:.2f}</td>' for v in row)
-        rows.append(f"<tr><th>{i}</th><td>{head}</td>{cells}</tr>")
+    """A table of numbers (n, n), shaded from the smallest to the largest, with a line of HTML for each row."""
+    most = float(values.max())
+    spread = max(most - float(values.min()), EVEN)
+    numbers = range(1, len(heads) + 1)
+    top = "".join(f'<th class="cell">{i}</th>' for i in numbers)
+    rows = [f'<tr><td></td><td class="left"></td>{top}</tr>']
+    for i, head, row in zip(numbers, heads, values, strict=True):
+        cells = "".join(f'<td class="cell {_shade(1 - (most - v) / spread)}">{v:.2f}</td>' for v in row)
+        rows.append(f'<tr class="above"><td></td><td colspan="{len(heads)}">{head}</td></tr>')
+        rows.append(f'<tr><th>{i}</th><td class="left">{head}</td>{cells}</tr>')
     return f'<div class="scroll"><table>{"".join(rows)}</table></div>'
 
 
 def _shade(share: float) -> str:
-    """A background that reads with dark and with light text."""
-    return f"rgba({'31,136,208' if share >= 0 else '214,93,14'},{0.55 * min(abs(share), 1):.2f})"
+    """The class of a background for a number in [-1, 1]: pages with a strict policy allow no style attributes."""
+    return f"{'plus' if share >= 0 else 'minus'}{round(SHADES * min(abs(share), 1))}"
 
 
 def page(title: str, cards: Sequence[str]) -> str:

@@ -16,6 +16,7 @@ from ..text.words import Word, span_of
 from . import draw
 from .draw import Part
 
+COSINES = "The cosines of the word's vectors; the stronger the colour, the larger."
 CONTEXT = 40  # characters shown before and after a word
 LINES = 12  # number of lines drawn between tokens
 
@@ -62,7 +63,7 @@ class WordVectors(np.ndarray):
     def _repr_html_(self) -> str | None:
         rows, heads = np.asarray(self)[: draw.MOST], [_context(*source) for source in self.sources[: draw.MOST]]
         grid = draw.grid(heads, similarity(rows, rows)) if heads else ""
-        return draw.card([grid], ["Cosines of the words' vectors."]) if heads else None
+        return draw.card([grid], [COSINES]) if heads else None
 
 
 def _context(text: Text, word: Word) -> str:
