@@ -1,16 +1,20 @@
 """Draw the figures of the documentation, each for light and for dark pages: ``make pictures DATA=../shared/data``.
 
 A figure is the last of its commands of ``afterword`` below, a line each; those before make what it draws, in a folder
-TMP that is removed, where capitol.txt holds Ditto's sentence. DATA holds the evaluation sets, as
-docs/evaluate.md says. With names, only these figures are drawn: ``python scripts/pictures.py DATA turning-point``.
+TMP that is removed, where capitol.txt holds Ditto's sentence. Some figures are drawn by `drawings` instead. DATA holds
+the evaluation sets, as docs/evaluate.md says. With names, only these figures are drawn:
+``python scripts/pictures.py DATA turning-point``.
 """
 
 from __future__ import annotations
 
 import shlex
 import sys
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+
+import drawings
 
 from afterword.cli import main
 
@@ -32,6 +36,9 @@ COMMANDS = {
 }
 """The commands of each figure; further options of the last draw it to docs/pictures/NAME.svg and NAME-dark.svg."""
 
+DRAWN = {"looking-back": drawings.looking_back, **{name: partial(drawings.scheme, name) for name in drawings.SCHEMES}}
+"""What draws the other figures, for "light" or "dark" pages."""
+
 
 def draw(data: str, names: list[str]) -> int:
     """Draw these figures, or all.
@@ -40,9 +47,14 @@ def draw(data: str, names: list[str]) -> int:
         0, or the exit code of the first command that failed.
     """
     TO.mkdir(exist_ok=True)
-    if unknown := set(names) - set(COMMANDS):
-        sys.exit(f"no figure {', '.join(sorted(unknown))}: there are {', '.join(COMMANDS)}")
-    for name in names or COMMANDS:
+    if unknown := set(names) - {*COMMANDS, *DRAWN}:
+        sys.exit(f"no figure {', '.join(sorted(unknown))}: there are {', '.join((*COMMANDS, *DRAWN))}")
+    for name in names or (*COMMANDS, *DRAWN):
+        if name in DRAWN:
+            print(name, flush=True)
+            (TO / f"{name}.svg").write_text(DRAWN[name]("light"), "utf-8")
+            (TO / f"{name}-dark.svg").write_text(DRAWN[name]("dark"), "utf-8")
+            continue
         with TemporaryDirectory() as made:
             (Path(made) / "capitol.txt").write_text(f"{CAPITOL}\n", "utf-8")
             commands = COMMANDS[name].replace("DATA", data).replace("TMP", made)

@@ -39,7 +39,8 @@ def test_links_lead_somewhere(page: Path):
 
 
 def test_every_picture_is_shown_light_and_dark_and_is_small():
-    shown = {p for page in ROOT.glob("docs/*.md") for p in re.findall(r'"(pictures/[^"]+)"', page.read_text("utf-8"))}
+    pages = [ROOT / "README.md", *ROOT.glob("docs/*.md")]
+    shown = {p for page in pages for p in re.findall(r'"(?:docs/)?(pictures/[^"]+)"', page.read_text("utf-8"))}
     there = {f"pictures/{file.name}" for file in (ROOT / "docs" / "pictures").iterdir()}
     assert shown == there and {name.replace(".svg", "-dark.svg") for name in there if "-dark" not in name} <= there
     assert all((ROOT / "docs" / name).stat().st_size < 100_000 for name in there)
