@@ -21,6 +21,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place / "saved"
 
 
+@pytest.fixture(autouse=True)
+def wide(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A row of the table is one line, however long the path in it is."""
+    monkeypatch.setenv("COLUMNS", "400")
+
+
 def right(folder: Path):
     encoder = Encoder.load(folder)
     return lambda texts: encoder.encode(texts, on_long="ignore")

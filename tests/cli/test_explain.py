@@ -27,7 +27,10 @@ def test_a_score_in_the_terminal(run: Run, minilm: Path) -> None:
     assert not any(line != line.rstrip() for line in ended.out.splitlines())
 
 
-def test_methods_beside_each_other_as_json_and_as_a_page(run: Run, gpt2: Path, tmp_path: Path) -> None:
+def test_methods_beside_each_other_as_json_and_as_a_page(
+    run: Run, gpt2: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "160")
     page = tmp_path / "see.html"
     spec = ("explain", "-m", gpt2, "--method", "classical", "--method", "echo", *BILLED)
     found = json.loads(run(*spec, "--json", "--html", page).out)
