@@ -19,7 +19,7 @@ from generate_readme import BLOCK, PAGE, ROOT, SETTINGS, apart, commands, differ
 
 NEEDED = (
     "py.typed", "docs/evaluate.md", "models/afterword-mini/model.safetensors", "tasks/published.json",
-    "papers/light.mplstyle", "papers/dark.mplstyle",
+    "papers/light.mplstyle", "papers/dark.mplstyle", "serve/openapi.json",
 )  # fmt: skip
 LARGEST = 16e6  # bytes of the wheel
 

@@ -24,6 +24,7 @@ from afterword.post import Normalise
 
 TEXTS = [f"{word} {i}" * (i % 4 + 1) for i in range(20) for word in "river bank money é学 dog".split()]
 LONG = "a b c d " * 40
+PATIENCE = 600  # seconds until a test gives up
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class Server:
     encoder: Encoder
 
     def post(self, body: Any, **options: Any) -> httpx.Response:
-        return httpx.post(f"{self.url}/embeddings", json=body, timeout=60, **options)
+        return httpx.post(f"{self.url}/embeddings", json=body, timeout=PATIENCE, **options)
 
     def vectors(self, texts: list[str] | str, **fields: Any) -> np.ndarray:
         return vectors_of(self.post({"input": texts, "model": "tiny", **fields}).json())
@@ -47,7 +48,7 @@ class Server:
 
     def until(self, reached: Any) -> dict[str, float]:
         """Wait until the counts are as wished, and return them."""
-        end = time.monotonic() + 60
+        end = time.monotonic() + PATIENCE
         while not reached(counts := self.counts()):
             assert time.monotonic() < end, counts
             time.sleep(0.01)
@@ -83,7 +84,7 @@ def running(folder: Path, *options: object, **environment: str) -> Iterator[Serv
         yield Server(lines[0].split()[-1], process, lines, Encoder.load(folder))
     finally:
         process.terminate()
-        process.wait(60)
+        process.wait(PATIENCE)
         process.stdout.close()
 
 

@@ -15,7 +15,7 @@ import openai
 import orjson
 import pytest
 from tests.agreement import close
-from tests.serve.conftest import TEXTS, Server, running, vectors_of
+from tests.serve.conftest import PATIENCE, TEXTS, Server, running, vectors_of
 
 SECONDS = 20
 CLIENTS = 64
@@ -49,7 +49,7 @@ def test_many_mixed_clients_each_get_their_own_vectors(server: Server, chance: R
             counts["right" if close(rows, vectors, 1e-5) else "wrong"] += 1
 
     async def all_clients() -> None:
-        async with openai.AsyncOpenAI(base_url=server.url, api_key="none", max_retries=0, timeout=60) as client:
+        async with openai.AsyncOpenAI(base_url=server.url, api_key="none", max_retries=0, timeout=PATIENCE) as client:
             await asyncio.gather(*(one(client, time.monotonic() + SECONDS) for _ in range(CLIENTS)))
 
     asyncio.run(all_clients())
@@ -102,6 +102,6 @@ def test_sigterm_answers_what_has_arrived_and_exits_with_0(folder: Path):
             server.process.terminate()
             for part, answer in zip(parts, answers, strict=True):
                 assert close(vectors_of(answer.result().json()), server.encoder.encode(part), 1e-5)
-        assert server.process.wait(60) == 0
+        assert server.process.wait(PATIENCE) == 0
         with pytest.raises(httpx.ConnectError):
             server.post({"input": "dog"})

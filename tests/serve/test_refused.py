@@ -12,7 +12,7 @@ import httpx
 import openai
 import pytest
 from tests.agreement import close
-from tests.serve.conftest import LONG, TEXTS, Server, error_of, running, vectors_of
+from tests.serve.conftest import LONG, PATIENCE, TEXTS, Server, error_of, running, vectors_of
 
 from afterword import Encoder
 from afterword.serve import app, routes
@@ -75,7 +75,7 @@ def drawn(chance: Random) -> bytes:
 @pytest.mark.slow
 def test_no_body_is_answered_with_a_500(server: Server, chance: Random):
     statuses: dict[int, int] = {}
-    with httpx.Client(timeout=60) as client:
+    with httpx.Client(timeout=PATIENCE) as client:
         for _ in range(2000):
             body = drawn(chance)
             response = client.post(f"{server.url}/embeddings", content=body)
@@ -98,8 +98,8 @@ def test_wrong_routes_and_methods(server: Server):
 
 def test_a_body_that_is_too_large(server: Server):
     piece = b" " * 2**20
-    sent = httpx.post(f"{server.url}/embeddings", content=b'{"input": "dog"' + piece * 33 + b"}", timeout=60)
-    streamed = httpx.post(f"{server.url}/embeddings", content=(piece for _ in range(33)), timeout=60)
+    sent = httpx.post(f"{server.url}/embeddings", content=b'{"input": "dog"' + piece * 33 + b"}", timeout=PATIENCE)
+    streamed = httpx.post(f"{server.url}/embeddings", content=(piece for _ in range(33)), timeout=PATIENCE)
     for response in (sent, streamed):
         assert response.status_code == 413 and f"{routes.BODY:,}" in error_of(response)["message"]
 
