@@ -10,8 +10,8 @@ from pathlib import Path
 from measure import RESULTS, table
 
 ORDER = (
-    "reba_time", "reba_chunked", "reba_memory", "against_paper", "sentences_decoder", "minilm", "template",
-    "ditto_time", "methods_cost", "many", "duplicates", "jobs", "training",
+    "reba_time", "reba_chunked", "reba_memory", "against_paper", "sentences_decoder", "decoders", "minilm",
+    "template", "ditto_time", "methods_cost", "many", "duplicates", "jobs", "training", "serve",
 )  # fmt: skip
 
 

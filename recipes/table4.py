@@ -4,7 +4,8 @@
 
 Every row is trained with the paper's template, loss and LoRA settings on the same triplets, in its own process, and
 scored on STS-B test. A finished row is not run again, and a killed one continues from its last checkpoint: run the
-same command again. The triplets leave out every text of the STS test sets.
+same command again. The encoders of the first seed stay in the folder. The triplets leave out every text of the STS
+test sets.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from afterword.tasks.scores import Bootstrap, cosines, spearman
 from afterword.train import train
 
 POOLS = ("last", "mean")
-MEASURED = 300  # texts for dependency and representative words
+MEASURED = 150  # texts for dependency and representative words
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,7 @@ def run(job: Job) -> None:
         "memory": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20,
     }  # fmt: skip
     job.path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-    shutil.rmtree(folder)
+    shutil.rmtree(folder / "checkpoints" if job.seed == 0 else folder, ignore_errors=True)
     print(f"{job.row.name}, {job.pool}, seed {job.seed}: {result['score']:.2f}", flush=True)
 
 
@@ -142,7 +143,7 @@ def key_of(text: str) -> str:
 def table(found: list[dict[str, Any]], gold: np.ndarray) -> str:
     """A line per row and pool: score, its gain over no bidirectional layer with a 95% interval, and cost."""
     drawn = Bootstrap(gold)
-    cells = [["bidirectional layers", "pool", "STS-B test", "gain", "seconds", "memory, GiB"]]
+    cells = [["bidirectional layers", "pool", "STS-B test", "gain", "seconds a step", "memory, GiB"]]
     for row in ROWS:
         for pool in row.pools:
             mine, base = (
@@ -154,10 +155,22 @@ def table(found: list[dict[str, Any]], gold: np.ndarray) -> str:
             spread = f" ± {statistics.stdev(scores):.2f}" if len(scores) > 1 else ""
             gain = "" if row is ROWS[0] else gained(drawn, mine, base)
             costs = [
-                f"{statistics.median(r[key] for r in mine):.{digits}f}"
-                for key, digits in (("seconds", 0), ("memory", 1))
+                f"{statistics.median(r['seconds'] / len(r['loss']) for r in mine):.1f}",
+                f"{statistics.median(r['memory'] for r in mine):.1f}",
             ]
             cells.append([row.name, pool, f"{statistics.mean(scores):.2f}{spread}", gain, *costs])
+    return aligned(cells)
+
+
+def measurements(found: list[dict[str, Any]]) -> str:
+    """A line per training of the first seed: what `measured` gives before and after it."""
+    first = [r for r in found if r["after"]]
+    names = list(first[0]["after"])
+    cells = [["bidirectional layers", "pool", *names]]
+    for r in first:
+        before = r["before"] or dict.fromkeys(names)
+        values = (("" if before[n] is None else f"{before[n]:.2f} to ") + f"{r['after'][n]:.2f}" for n in names)
+        cells.append([r["row"], r["pool"], *values])
     return aligned(cells)
 
 
@@ -199,9 +212,11 @@ def main() -> None:
                 raise SystemExit(f"{job.row.name}, {job.pool}, seed {job.seed} failed: run the same command again")
     found = [json.loads(job.path.read_text(encoding="utf-8")) for job in jobs]
     made = table(found, read_pairs(args.data / "en/sts/stsb.test.jsonl.gz").gold)
-    print(made)
+    measures = measurements(found)
+    print(made, measures, sep="\n\n")
     if args.page:
-        args.page.write_text(replaced(args.page.read_text(encoding="utf-8"), "table 4", made), encoding="utf-8")
+        page = replaced(args.page.read_text(encoding="utf-8"), "table 4", made)
+        args.page.write_text(replaced(page, "before and after", measures), encoding="utf-8")
 
 
 if __name__ == "__main__":

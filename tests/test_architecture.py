@@ -28,9 +28,11 @@ ROOMS = {
     "adapters": "errors text methods post encode files encoder st tasks",
     "jobs": "errors text methods post encode files encoder",
     "search": "errors files jobs",
+    "serve": "errors spelling text post encode encoder",
+    "doctor": "errors text methods post encode files encoder jobs",
     "play": "errors methods encoder explain",
     "cli": "errors spelling backbone methods post encode explain files encoder tasks tune papers train adapters jobs "
-    "search play",
+    "search serve doctor play",
 }
 """Which rooms a room may import, lowest first."""
 
@@ -46,6 +48,8 @@ MAY_IMPORT = {
     "matplotlib": {"papers", "explain"},
     "ray": {"jobs/run"},
     "lancedb": {"search", "adapters"},
+    "starlette": {"serve", "cli/serve"},
+    "uvicorn": {"serve", "cli/serve"},
     "sklearn": {"search", "tasks"},
 }
 """Heavy libraries, and the only rooms (or files) that may import them."""

@@ -101,6 +101,7 @@ NEEDED: dict[str, dict[str, Callable[[Path], object]]] = {
     "docs/methods.md": {"corpus.txt": lambda file: file.write_text("\n".join(f"text {i}" for i in range(200)))},
     "docs/jobs.md": {"answers.csv": lambda file: file.write_text("id,text\na,One text.\nb,\n")},
     "docs/search.md": {},
+    "docs/serve.md": {},
     "docs/sentence-transformers.md": {},
     "docs/train.md": {"mini-bellm": trained, f"{DATA}/nli/triplets_10k.jsonl.gz": triplets},
     "docs/tune.md": {"data/pairs.jsonl": pairs},
@@ -110,8 +111,8 @@ NEEDED: dict[str, dict[str, Callable[[Path], object]]] = {
 """What a page's examples find where they are run."""
 
 
-ELSEWHERE = re.compile(r"^from (langchain|llama_index)", re.M)
-"""What needs an environment of its own: `make adapters` runs it."""
+ELSEWHERE = re.compile(r"^from (langchain|llama_index|openai)", re.M)
+"""What needs an environment of its own, or a server: `make adapters` and tests/serve run it."""
 
 
 def examples(page: Path) -> Iterator[str]:

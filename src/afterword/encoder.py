@@ -144,7 +144,7 @@ class Encoder:
             "vectors": f"{self.dimension} components" if self.fitted else "not fitted yet: encoder.fit(texts)",
             "limit": f"{self.max_length} tokens" if self.max_length else "none",
             "device": f"{self.device}, {str(self.backbone.dtype).removeprefix('torch.')}",
-            "checked": f"runs {facts.way}, {facts.checks.get(facts.way, 'unchecked')}",
+            "checked": facts.checks.get(facts.way, "no"),
         })  # fmt: skip
 
     @property

@@ -91,6 +91,14 @@ class BadRow(DataError, ValueError):
         self.path, self.line, self.problem = path, line, problem
 
 
+class EndpointError(AfterwordError):
+    """A server does not answer with vectors; ``status`` is its HTTP status, 0 if there is no answer."""
+
+    def __init__(self, message: str, status: int = 0) -> None:
+        super().__init__(message)
+        self.status = status
+
+
 class MissingExtra(AfterwordError, ImportError):
     """An optional dependency is not installed.
 

@@ -120,3 +120,15 @@ def test_without_the_package(file: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(gguf_file, "find_spec", lambda name: None)
     with pytest.raises(MissingExtra, match="gguf"):
         Encoder.load(file)
+
+
+def test_loading_prints_no_progress_bar(file: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    Encoder.load(file)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_folder_here_precedes_a_short_name(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "smollm2").mkdir()
+    shutil.copy(file, tmp_path / "smollm2")
+    monkeypatch.chdir(tmp_path)
+    assert Encoder.load("smollm2").backbone.facts.kind == "qwen3"

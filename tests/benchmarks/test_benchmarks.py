@@ -18,11 +18,11 @@ from afterword import Encoder, reba
 
 NAMES = (
     "reba_time", "reba_chunked", "reba_memory", "against_paper", "sentences_decoder", "minilm", "template",
-    "ditto_time", "methods_cost", "many", "duplicates", "jobs", "training",
+    "ditto_time", "methods_cost", "many", "duplicates", "jobs", "training", "serve",
 )  # fmt: skip
-SHARED = {"minilm", "template", "ditto_time", "methods_cost", "training", "jobs"}
+SHARED = {"minilm", "template", "ditto_time", "methods_cost", "training", "jobs", "serve"}
 PROC = {"reba_memory", "against_paper", "training", "jobs"}
-SOAK = {"reba_memory", "reba_chunked", "template", "methods_cost", "training", "jobs"}
+SOAK = {"reba_memory", "reba_chunked", "template", "methods_cost", "training", "jobs", "serve"}
 ALONE = "reba_memory"
 """It runs as users run it: a pass in a process of its own, and each call of that in another. The others run here."""
 

@@ -46,7 +46,7 @@ def test_methods_beside_each_other_as_json_and_as_a_page(run: Run, gpt2: Path, t
 def test_the_words_of_one_text(run: Run, gpt2: Path) -> None:
     lines = run("explain", "-m", gpt2, "--method", "classical", "a red dog").out.splitlines()
     assert [line.split()[1] for line in lines] == ["a", "red", "dog"]
-    found = json.loads(run("explain", "-m", gpt2, "--method", "classical", "a red dog", "--json").out)["gpt2"]
+    found = json.loads(run("explain", "-m", gpt2, "--method", "classical", "a red dog", "--json").out)["vector"]
     assert [word for word, _ in found["words"]] == ["a", "red", "dog"]
     assert sum(weight for _, weight in found["tokens"]) == pytest.approx(1)
 

@@ -1,3 +1,4 @@
+import json
 import os
 import subprocess
 import sys
@@ -169,6 +170,19 @@ def test_stock_modules_without_any_flag(kind: str, pool: str, max_length: int | 
     loaded = Encoder.load(tmp_path / "a")
     assert loaded.fingerprint == encoder.fingerprint
     assert agree(loaded, theirs(tmp_path / "a"), LONG, 5e-6)
+
+
+BOOLEANS = {"mean": "mean_tokens", "cls": "cls_token", "last": "lasttoken", "weighted": "weightedmean_tokens"}
+
+
+@pytest.mark.parametrize("pool", BOOLEANS)
+def test_other_servers_find_the_pooling_in_its_booleans(pool: str, models: Path, tmp_path: Path):
+    """Without them vLLM took its own default and said nothing (vllm-project/vllm#45995)."""
+    Encoder.load(models / "bert", classical(pool)).save(tmp_path / "a")
+    config = json.loads((tmp_path / "a" / "1_Pooling" / "config.json").read_text())
+    modes = {name.removeprefix("pooling_mode_"): on for name, on in config.items() if name.startswith("pooling_mode_")}
+    assert modes == {name: name == BOOLEANS[pool] for name in BOOLEANS.values()}
+    assert config["word_embedding_dimension"] == 64
 
 
 @pytest.mark.parametrize(("kind", "pool"), [("bert", "mean"), ("llama", "cls")])

@@ -41,6 +41,18 @@ def test_words(encoder: Encoder) -> None:
         assert close(word, expected, 1e-5)
 
 
+def test_chunks(encoder: Encoder) -> None:
+    """The chunk that begins the text loses its first token."""
+    text, method = "it is late", classical(skip_first=True, add_special_tokens=False)
+    ids = encoder.backbone.tokenizer.hf(text, add_special_tokens=False).input_ids
+    assert len(ids) == len(text)
+    with pytest.warns(UserWarning, match="causal"):
+        chunks = Encoder(encoder.backbone, method).encode_chunks([text], [[(0, 5), (5, 10)]])[0]
+    rows = own_states(encoder, ids)
+    for vector, (start, end) in zip(chunks.vectors, [(1, 5), (5, 10)], strict=True):
+        assert close(vector, rows[start:end].mean(0), 1e-5)
+
+
 def test_prompts(encoder: Encoder) -> None:
     """With special tokens pooled, the mean is over all tokens of the prompt but <s>."""
     front, back = (encoder.backbone.tokenizer.hf(part, add_special_tokens=False).input_ids for part in EOL)

@@ -1,5 +1,6 @@
 """Representative words are those of the model's own logits, and shares and counts are those by hand."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,27 @@ def test_shares_by_hand(tmp_path: Path):
     assert some.frequent == hits / 10 and some.share == pytest.approx((len(words) - hits) / 10)
     assert representative_words(encoder, TEXTS, {first: 5, "zzz": 9}, top=1).frequent == 0
     assert dict(none.commonest)[first] == words.count(first)
+
+
+def test_a_word_is_what_greedy_decoding_writes_up_to_its_end(tmp_path: Path):
+    model = language_model("llama", tmp_path)
+    with torch.no_grad():  # letters are likelier than punctuation
+        for token, row in tiny_tokenizer("llama").get_vocab().items():
+            model.lm_head.weight[row] *= float(token.strip("▁Ġ").isalnum())
+    model.save_pretrained(tmp_path)
+    encoder = Encoder.load(tmp_path, prompt("In one word, {text} is "))
+    hf, ends = encoder.backbone.tokenizer.hf, re.compile(r"[^\W_]+")
+    expected = []
+    for text in TEXTS:
+        written: list[int] = []
+        while not written or (len(written) < 6 and ends.fullmatch(hf.decode(written).strip())):
+            ids = hf(f"In one word, {text} is {hf.decode(written)}", return_tensors="pt").input_ids
+            with torch.no_grad():
+                written.append(int(model(input_ids=ids).logits[0, -1].argmax()))
+        found = ends.match(hf.decode(written).strip())
+        expected.append(found[0] if found else "")
+    assert list(representative_words(encoder, TEXTS, {"zzz": 1}).words) == expected
+    assert any(len(hf(word, add_special_tokens=False).input_ids) > 1 for word in expected)
 
 
 def test_a_saved_encoder_takes_the_head_of_its_model(tmp_path: Path):

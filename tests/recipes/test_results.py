@@ -33,6 +33,10 @@ def test_a_row_without_results_is_left_out():
     assert "echo+whiten" in table and "classical" not in table
     assert written(STS, {}) == ""
     assert replaced(EMPTY, "sts", table).count("echo+whiten") == 1
+    later = written(STS, {("m", "echo"): {"STSB": result("STSB")}}, table)
+    cells = {line.split("|")[1].strip(): line.split("|")[2:4] for line in later.splitlines()}
+    assert list(cells)[2:] == ["m: echo", "m: echo+whiten"] and cells["m: echo"][1].strip() == ""
+    assert cells["m: echo+whiten"] == table.splitlines()[2].split("|")[2:4], "kept"
 
 
 def test_the_interval_is_that_of_resampled_pairs():

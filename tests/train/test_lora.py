@@ -105,7 +105,7 @@ def test_the_old_weights_stay_and_the_new_layers_come_last(kind: str, fresh: boo
     assert (start.encode(["a text"]) == before).all()
     Encoder(grown, bellm(last=2)).save(tmp_path / "b")
     again = Encoder.load(tmp_path / "b")
-    assert (again.encode(["a text"]) == Encoder(grown, bellm(last=2)).encode(["a text"])).all()
+    assert close(again.encode(["a text"]), Encoder(grown, bellm(last=2)).encode(["a text"]))
     assert len(AutoModel.from_pretrained(tmp_path / "b").state_dict()) == len(grown.model.state_dict())
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from ..errors import MissingExtra, ModelError
 
@@ -48,19 +50,25 @@ def quantisation(path: Path) -> str:
 
 
 @contextmanager
-def parsed_once() -> Iterator[None]:
-    """Let transformers parse a file once, not once each for configuration, tokenizer and weights: 27 s for Gemma 3."""
-    if find_spec("gguf") is None:
+def reading_gguf(file: str) -> Iterator[None]:
+    """Let transformers parse a GGUF file once, not three times (27 s for Gemma 3), and without its progress bar."""
+    if not file or find_spec("gguf") is None:
         yield
         return
     import gguf
+    from transformers import modeling_gguf_pytorch_utils as theirs
 
     reader = gguf.GGUFReader
-    gguf.GGUFReader = lru_cache(maxsize=1)(reader)
-    try:
+
+    @lru_cache(maxsize=1)
+    def read(path: str) -> Any:
+        try:
+            return reader(path)
+        except (ValueError, struct.error) as e:
+            raise ModelError(f"{path} is cut off or damaged: download it again ({e})") from None
+
+    with patch.object(gguf, "GGUFReader", read), patch.object(theirs, "tqdm", lambda tensors, **_: tensors):
         yield
-    finally:
-        gguf.GGUFReader = reader
 
 
 def dequantised(model: Any) -> None:

@@ -31,7 +31,7 @@ from ..errors import MissingExtra, ModelError, UnsupportedModel
 from ..text.tokenizer import Tokenizer
 from .attention import NAME
 from .backbone import Backbone, remove_recorders
-from .gguf_file import dequantised, parsed_once
+from .gguf_file import dequantised, reading_gguf
 from .introspection import text_config, window
 from .model_source import ADAPTER, CHECKED, SAFE, ModelSource, check_file, check_folder, read_json
 from .packed_linear import free_memory, pack_linears
@@ -87,7 +87,7 @@ def load_backbone(
         raise ModelError(f"model_kwargs={{{wrong[0]!r}: ...}} is not supported: use the arguments of Encoder.load")
     explicit = {"dtype": dtype or built.pop("torch_dtype", None), "quantization_config": quantization_config}
     built |= {key: value for key, value in explicit.items() if value is not None}
-    with quiet(), _one_line(source.path), parsed_once():
+    with quiet(), _one_line(source.path), reading_gguf(source.gguf_file):
         device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         built.setdefault("dtype", torch.float32 if device.type == "cpu" else "auto")
         _check_files(source)
@@ -127,7 +127,7 @@ def load_head(backbone: Backbone, name: str | Path | None = None) -> nn.Module:
         return head
     source = ModelSource(str(name or model.name_or_path)).located()
     path = source.path
-    with quiet(), _one_line(path), parsed_once():
+    with quiet(), _one_line(path), reading_gguf(source.gguf_file):
         _check_files(source)
         options = {"dtype": backbone.dtype, "use_safetensors": True, "output_loading_info": True, **source.options}
         config = _without_kernels(AutoConfig.from_pretrained(source.name, **source.options))

@@ -43,7 +43,7 @@ def find(name: str | Path) -> str:
     A model folder of the same name in the working directory takes precedence.
     """
     name, packaged = str(name), PACKAGED / name
-    if not name or any((Path(name) / file).exists() for file in MODEL_FILES):
+    if not name or any((Path(name) / file).exists() for file in MODEL_FILES) or any(Path(name).glob(f"*{GGUF}")):
         return name
     if (packaged / CONFIG).exists():
         return str(packaged)

@@ -19,7 +19,8 @@ from .tables import definitions
 
 VERBS = {
     "embed": "embed", "job": "job", "words": "words", "similar": "similar", "explain": "explain", "play": "play",
-    "duplicates": "groups", "cluster": "groups", "index": "index", "search": "search", "methods": "methods",
+    "duplicates": "groups", "cluster": "groups", "index": "index", "search": "search", "serve": "serve",
+    "doctor": "doctor", "methods": "methods",
     "inspect": "methods", "analyse": "analyse", "train": "train", "evaluate": "evaluate", "tune": "tune",
     "compare": "compare",
 }  # fmt: skip

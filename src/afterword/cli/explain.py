@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ..jobs import VECTOR
 from . import options as o
-from .option_groups import Run, read_methods
+from .option_groups import Model, read_methods
 from .tables import page_width
 
 if TYPE_CHECKING:
@@ -23,13 +25,13 @@ NARROWEST = 44  # minimum width of a method's column in cells, if methods are pr
 
 
 def explain(
-    model: o.Model,
+    model: Model,
     texts: Annotated[list[str], typer.Argument(metavar="TEXT", show_default=False,
         help="Two texts to compare; or one, to print the weights of its words.")],
     method: o.Methods = None, prompt: o.Prompt = None, prompt_name: o.PromptName = None,
     html: Annotated[Path | None, typer.Option("--html", metavar="FILE",
         help="Also draw a page, which needs no network, to this file.")] = None,
-    *, run: Run,
+    as_json: o.AsJson = False,
 ) -> int:  # fmt: skip
     """Print which words made the cosine of two texts, which is divided exactly over pairs of words.
 
@@ -48,14 +50,15 @@ def explain(
 
     if html is not None:
         check_target(html)
+    encoder = model.load(next(iter(methods.values()), None))
     found = {
-        name: encoder.explain(*texts, prompt=prompt, prompt_name=prompt_name)
-        for name, encoder, _ in run.encoders([model], methods)
+        name: replace(encoder, method=each).explain(*texts, prompt=prompt, prompt_name=prompt_name)
+        for name, each in (methods or {VECTOR: encoder.method}).items()
     }
     if html is not None:
         with atomic_file(html) as file:
             file.write(draw.page(" · ".join(texts), [each._repr_html_() for each in found.values()]).encode())
-    if run.as_json:
+    if as_json:
         typer.echo(json.dumps({name: each.to_json() for name, each in found.items()}, ensure_ascii=False))
     else:
         show(found)

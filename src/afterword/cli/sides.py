@@ -187,13 +187,18 @@ def load_same(
     model: Model, infos: Mapping[str, VectorsInfo], path: Path, method: AnyMethod | None
 ) -> tuple[Encoder, str]:
     """Load the encoder that made stored vectors, by default with their method, and find their column."""
+    from ..search.stored import same_encoder
+
+    return same_encoder(load_candidates(model, infos, method), infos, path)
+
+
+def load_candidates(model: Model, infos: Mapping[str, VectorsInfo], method: AnyMethod | None) -> list[Encoder]:
+    """Load the encoders that may have made stored vectors: with their methods, unless one is passed."""
     from ..methods.serialize import from_json
     from ..post import Normalise
-    from ..search.stored import same_encoder
 
     stored = [] if method is not None else [from_json(info.method) for info in infos.values()]
     with without_advice():
         encoder = model.load(method)
     scaled = tuple(step for step in encoder.post if isinstance(step, Normalise))
-    others = [replace(encoder, method=one, post=post) for one in stored for post in (encoder.post, scaled)]
-    return same_encoder([encoder, *others], infos, path)
+    return [encoder, *(replace(encoder, method=one, post=post) for one in stored for post in (encoder.post, scaled))]

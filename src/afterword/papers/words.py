@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from torch import Tensor
@@ -17,10 +18,12 @@ from ..backbone.loading import load_head
 from ..encode.limits import Limits
 from ..encoder import Encoder
 from ..errors import BadRow, DataError, MissingDataset, one_line
+from ..methods import one_method
 from ..text.layout import Text
 from .measurement import Measurement, Table, sweep
 
 COUNTED = re.compile(r"(\S+)[ \t]+(\d+)")
+PIECES = 6  # the most tokens of a predicted word
 WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
 
 
@@ -28,13 +31,13 @@ WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
 class RepresentativeWords(Measurement):
     """The words that the language-modelling head predicts after texts.
 
-    A word is the most likely token, without spaces around it; a token without a letter or digit is not a word. A long
-    word may be incomplete, since only one token is predicted. The paper does not define high-frequency words; here they
-    are the `top` most frequent words of a list, ignoring case.
+    A word starts with the most likely token, and greedy decoding continues it to its end; a token that does not start
+    with a letter or digit is not a word. The paper does not define high-frequency words; here they are the `top` most
+    frequent words of a list, ignoring case.
 
     Attributes:
         name: name of the encoder's method.
-        words: one per text; "" if the token is not a word.
+        words: one per text; "" if the first token is not a word.
         share: share of texts whose word is not a high-frequency word, as reported in appendix A.
         frequent: share of texts whose word is a high-frequency word.
         wordless: share of texts without a word.
@@ -80,15 +83,7 @@ def representative_words(
         ModelError: the model is not causal, or has no language-modelling head.
         InputError: there are no texts, or a text is blank.
     """
-    predict, hf = load_head(encoder.backbone, head), encoder.backbone.tokenizer.hf
-
-    def read(states: Tensor) -> list[int]:
-        best: list[int] = predict(states[:, -1].to(encoder.backbone.dtype)).argmax(-1).tolist()
-        return best
-
-    tokens = sweep(encoder, texts, read, limits)
-    spelled = {t: hf.decode([t], skip_special_tokens=True).strip() for t in set(tokens)}
-    words = tuple(spelled[t] if any(c.isalnum() for c in spelled[t]) else "" for t in tokens)
+    words = _predicted_words(encoder, texts, load_head(encoder.backbone, head), limits or Limits(encoder.max_length))
     high, n = {word.casefold() for word, _ in Counter(counts).most_common(top)}, len(words)
     wordless = sum(not w for w in words)
     frequent = sum(w.casefold() in high for w in words)
@@ -97,6 +92,33 @@ def representative_words(
         name or encoder.method.name, words, (n - wordless - frequent) / n, frequent / n, wordless / n, top,
         len(predicted), tuple(predicted.most_common(10)),
     )  # fmt: skip
+
+
+def _predicted_words(
+    encoder: Encoder, texts: Sequence[Text], predict: Callable[[Tensor], Tensor], limits: Limits
+) -> tuple[str, ...]:
+    method = one_method(encoder.method, "a predicted word")
+    tokens: list[list[int]] = [[] for _ in texts]
+    decode = partial(encoder.backbone.tokenizer.hf.decode, skip_special_tokens=True)
+
+    def read(states: Tensor) -> list[int]:
+        best: list[int] = predict(states[:, -1].to(encoder.backbone.dtype)).argmax(-1).tolist()
+        return best
+
+    open_rows: Sequence[int] = range(len(texts))
+    for _ in range(PIECES):
+        by_start: dict[str, list[int]] = {}
+        for i in open_rows:
+            by_start.setdefault(decode(tokens[i]), []).append(i)
+        for start, rows in by_start.items():
+            layout = replace(method.layout, template=(method.layout.template or "{text}") + start)
+            asking = replace(encoder, method=replace(method, layout=layout)) if start else encoder
+            for i, token in zip(rows, sweep(asking, [texts[i] for i in rows], read, limits), strict=True):
+                tokens[i].append(token)
+        limits = replace(limits, show_progress_bar=False)  # it counts the texts once
+        open_rows = [i for i in open_rows if WORD.fullmatch(decode(tokens[i]).strip())]
+    starts = (WORD.match(decode(row).strip()) for row in tokens)
+    return tuple(match[0] if match else "" for match in starts)
 
 
 def read_counts(path: str | Path) -> Counter[str]:

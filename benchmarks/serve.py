@@ -1,0 +1,165 @@
+"""A server's CPU time per text against `encode` and FastAPI with sentence-transformers, and a short request's wait.
+
+    python benchmarks/serve.py
+
+MiniLM on sentences of the STS benchmark's test set. Each server is a process on 127.0.0.1 that computes on one thread.
+Clients send their next request when they have the answer to the last. The CPU time is the server's, all threads; waits
+are by the clock, and need an idle machine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from statistics import median, quantiles
+
+from measure import Row, cpu_seconds, main, ratio
+from models import minilm_folder, stsb_sentences
+from psutil import Process
+
+from afterword import Encoder
+
+FASTAPI = """
+import socket, sys
+import uvicorn
+from fastapi import FastAPI
+from pydantic import BaseModel
+from sentence_transformers import SentenceTransformer
+
+model = SentenceTransformer(sys.argv[1], device="cpu")
+app = FastAPI()
+
+class Request(BaseModel):
+    input: str | list[str]
+
+@app.post("/v1/embeddings")
+def embeddings(request: Request):
+    texts = [request.input] if isinstance(request.input, str) else request.input
+    vectors = model.encode(texts)
+    return {"object": "list", "data": [
+        {"object": "embedding", "index": i, "embedding": vector.tolist()} for i, vector in enumerate(vectors)
+    ]}
+
+address = socket.create_server(("127.0.0.1", 0))
+print(f"http://127.0.0.1:{address.getsockname()[1]}/v1", flush=True)
+uvicorn.Server(uvicorn.Config(app, log_level="warning")).run(sockets=[address])
+"""
+LOADS = {(1, 1): "", (32, 1): "", (64, 1): "<= 1.4", (200, 1): "", (4, 64): "<= 1.1"}
+"""Clients and texts per request, and the aim for the server's CPU time / that of `encode` with the same texts."""
+
+
+class Server:
+    """A server in a process of its own."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+        self.port = int(process.stdout.readline().rsplit(":", 1)[1].split("/")[0])
+
+    def cpu(self) -> float:
+        """CPU seconds so far."""
+        times = Process(self.process.pid).cpu_times()
+        return times.user + times.system
+
+    async def client(self, requests: Iterator[Sequence[str]], waits: list[float] | None = None) -> None:
+        """Send requests on one connection, one after the other, and note how long each took."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        for texts in requests:
+            body, start = json.dumps({"input": texts}).encode(), time.perf_counter()
+            head = "POST /v1/embeddings HTTP/1.1\r\nHost: here\r\nContent-Type: application/json\r\nContent-Length: "
+            writer.write(f"{head}{len(body)}\r\n\r\n".encode() + body)
+            status, *headers = (await reader.readuntil(b"\r\n\r\n")).decode().lower().split("\r\n")
+            await reader.readexactly(int(next(h.split(":")[1] for h in headers if h.startswith("content-length"))))
+            assert " 200 " in status, status
+            if waits is not None:
+                waits.append(time.perf_counter() - start)
+        writer.close()
+
+    def load(self, texts: Sequence[str], clients: int, each: int) -> float:
+        """CPU seconds for all texts, which clients send in requests of ``each``."""
+        requests = (texts[i : i + each] for i in range(0, len(texts), each))
+
+        async def all_clients() -> None:
+            await asyncio.gather(*(self.client(requests) for _ in range(clients)))
+
+        before = self.cpu()
+        asyncio.run(all_clients())
+        return self.cpu() - before
+
+    def waits(self, large: Sequence[Sequence[str]], small: Sequence[str]) -> list[float]:
+        """Seconds of requests of one text, one after the other, while larger requests run."""
+        found: list[float] = []
+
+        async def beside() -> None:
+            running = [asyncio.ensure_future(self.client(iter([texts]))) for texts in large]
+            await asyncio.sleep(0.2)
+            await self.client(([text] for text in small if not all(task.done() for task in running)), found)
+            await asyncio.gather(*running)
+
+        asyncio.run(beside())
+        return found
+
+
+@contextmanager
+def started(*command: str) -> Iterator[Server]:
+    """A server, until the block ends."""
+    process = subprocess.Popen([sys.executable, *command], stdout=subprocess.PIPE, text=True)
+    try:
+        yield Server(process)
+    finally:
+        process.terminate()
+        process.wait()
+        process.stdout.close()
+
+
+def in_rounds(calls: Mapping[str, Callable[[], float]], rounds: int) -> dict[str, list[float]]:
+    """What each call returns in each round, in turns, after a first round that fills caches."""
+    names, found = list(calls), {name: [0.0] * rounds for name in calls}
+    for r in range(-1, rounds):
+        for name in names[r % len(names) :] + names[: r % len(names)]:
+            found[name][r] = calls[name]()
+    return found
+
+
+def measure(quick: bool) -> list[Row]:
+    texts, rounds = (stsb_sentences()[:64], 1) if quick else (stsb_sentences()[:1200], 5)
+    folder, big = str(minilm_folder()), 16 if quick else 600
+    encoder = Encoder.load(folder, device="cpu")
+    ours = started("-m", "afterword", "serve", "-m", folder, "--port", "0")
+    with ours as here, started("-c", FASTAPI, folder) as theirs:
+        servers, rows = {"here": here, "FastAPI": theirs}, []
+        for (clients, each), aim in LOADS.items():
+            some, together = texts[: 128 if clients == 1 else 512], clients * each
+
+            def encode(some: Sequence[str] = some, together: int = together) -> None:
+                for i in range(0, len(some), together):
+                    encoder.encode(some[i : i + together])
+
+            calls = {"encode": lambda encode=encode: cpu_seconds(encode)}
+            for name, server in servers.items():
+                calls[name] = partial(server.load, some, clients, each)
+            seconds = in_rounds(calls, rounds)
+            per_text = {f"{name}, ms/text": 1000 * median(s) / len(some) for name, s in seconds.items()}
+            load = f"{clients} x {each} {'text' if each == 1 else 'texts'}, CPU"
+            rows += [
+                Row(f"{load}: server / encode", ratio(seconds["here"], seconds["encode"]), aim, parts=per_text),
+                Row(f"  {load}: FastAPI + sentence-transformers / here", ratio(seconds["FastAPI"], seconds["here"])),
+            ]
+        for name, server in servers.items():
+            large = [texts[:big], texts[-big:]]
+            waits = [wait for _ in range(rounds) for wait in server.waits(large, texts[:200])]
+            what = f"one text beside two requests of {big}: its wait {name}"
+            rows += [
+                Row(f"{what}, p50", median(waits), unit="s", parts={"requests": len(waits)}),
+                Row(f"{what}, p99", quantiles(waits, n=100)[-1] if len(waits) > 1 else waits[0], unit="s"),
+            ]
+    return rows
+
+
+if __name__ == "__main__":
+    main("serve", measure)

@@ -1,0 +1,214 @@
+"""``afterword doctor``: check whether a server or stored vectors give a model's own vectors."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+from typer import Argument, Option
+
+from . import options as o
+from .console import REJECTED
+from .option_groups import Model, OptionalModel, read_methods
+from .sides import load_candidates
+from .tables import page_width, wrapped
+
+if TYPE_CHECKING:
+    from ..doctor.checks import Check
+    from ..encode.similarity import Array
+    from ..jobs.stored import VectorsInfo
+    from ..methods import AnyMethod
+
+COLOURS = {"PASS": "green", "FAIL": "red", "NOTE": "yellow"}
+SAMPLE = 8  # number of stored vectors to compare
+READ = 512  # number of rows to read for it, of an index or of a shard
+
+# fmt: off
+Target = Annotated[str | None, Argument(metavar="TARGET", show_default=False,
+    help="A server's address, such as http://localhost:8080; or stored vectors: a .parquet file that `afterword embed` "
+    "wrote, a job folder or an index folder. The server's protocol is found by trying OpenAI's /v1/embeddings, "
+    "Ollama's /api/embed and TEI's /embed. If it needs a key, set AFTERWORD_API_KEY.")]
+Against = Annotated[Literal["sentence-transformers"] | None, Option("--against", metavar="LIBRARY",
+    help="Check the vectors of this library, sentence-transformers, instead of a server's.")]
+Served = Annotated[str | None, Option("--name", metavar="NAME",
+    help="The model's name on the server. Default: the first that it lists.")]
+Tolerance = Annotated[float, Option("--tolerance", min=0, metavar="X",
+    help="Pass vectors that differ by at most this share of their length. Raise it for a server with quantised "
+    "weights.")]
+ReferenceFile = Annotated[Path | None, Option("--reference", metavar="FILE",
+    help="Compare with the vectors in this file; no model is needed.")]
+SaveReference = Annotated[Path | None, Option("--save-reference", metavar="FILE",
+    help="Write a file for --reference: the model's vectors, or without -m those that the server gives now.")]
+# fmt: on
+
+
+def doctor(
+    model: OptionalModel, target: Target = None, method: o.Method = None, prompt: o.Prompt = None,
+    prompt_name: o.PromptName = None, against: Against = None, name: Served = None, tolerance: Tolerance = 5e-3,
+    reference: ReferenceFile = None, save_reference: SaveReference = None, overwrite: o.Overwrite = False,
+    as_json: o.AsJson = False,
+) -> int:  # fmt: skip
+    """Check whether a server or stored vectors give a model's own vectors, and name the cause if they do not.
+
+    Print PASS, FAIL or NOTE for each check, with the number that was measured. FAIL means that a client gets wrong
+    vectors and no error; the exit code is then 1.
+
+    Examples:
+        afterword doctor http://localhost:8080 -m minilm
+        afterword doctor -m minilm --against sentence-transformers
+        afterword doctor tickets -m minilm
+    """
+    from ..doctor.endpoint import Endpoint
+    from ..errors import InputError
+    from ..files.atomic import check_target
+
+    stored = None if target is None or "://" in target else Path(target)
+    if stored is not None and not stored.exists():
+        raise typer.BadParameter(f"{target} does not exist; a URL begins with http://", param_hint="TARGET")
+    if (stored or against) and not model.model:
+        raise typer.BadParameter("pass the model to compare with, such as -m minilm", param_hint="--model")
+    if target is None and against is None and not (model.model and save_reference):
+        raise typer.BadParameter("pass a server's address, or --against sentence-transformers", param_hint="TARGET")
+    if save_reference is not None:
+        check_target(save_reference)
+        if save_reference.exists() and not overwrite:
+            raise InputError(f"{save_reference} exists: choose another name, or pass overwrite=True")
+    endpoint = None if target is None or stored else Endpoint.find(target, name)  # before torch is imported
+    from ..doctor.checks import Examination
+    from ..doctor.reference import Reference
+
+    wanted = None if method is None else next(iter(read_methods([method]).values()))
+    if stored is not None:
+        return show(stored_checks(stored, model, wanted, tolerance), str(stored), as_json)
+    expected = None if reference is None else Reference.read(reference)
+    if model.model:
+        expected = Reference.of(model.load(wanted), model.model, prompt, prompt_name)
+    source = endpoint if against is None else in_library(model, prompt=prompt, prompt_name=prompt_name)
+    code = 0
+    if source is not None:
+        examination = Examination(source, expected, tolerance)
+        code = show(examination.run(), against if endpoint is None else endpoint.url, as_json)
+        expected = expected or Reference(str(target), examination.vectors, examination.words)
+    if save_reference is not None and expected is not None:
+        expected.save(save_reference)
+    return code
+
+
+def show(checks: Iterator[Check], target: str | None, as_json: bool) -> int:
+    """Print checks as they end, or as JSON, and return the exit code."""
+    ended = []
+    for check in checks:
+        ended.append(check)
+        if not as_json:
+            typer.echo(typer.style(check.verdict, fg=COLOURS[check.verdict]) + row(check)[4:])
+    if as_json:
+        typer.echo(json.dumps({"target": target, "checks": [vars(check) for check in ended]}, ensure_ascii=False))
+    return REJECTED if any(check.verdict == "FAIL" for check in ended) else 0
+
+
+def row(check: Check) -> str:
+    """Format a check as lines that fit the page.
+
+    >>> from afterword.doctor.checks import Check
+    >>> row(Check("same space", "PASS", 0.999998, "smallest cosine")), row(Check("repeatable", "NOTE", 2e-7, ""))
+    ('PASS  same space         1.00000  smallest cosine', 'NOTE  repeatable           2e-07')
+    """
+    value = check.value
+    number = "-" if value is None else f"{value:,}" if isinstance(value, int) else f"{value:.5f}"
+    if isinstance(value, float) and abs(value) < 1e-3:
+        number = f"{value:.0e}"
+    head = f"{check.verdict}  {check.check:<16}  {number:>8}  "
+    return "\n".join(wrapped(check.note, page_width(), " " * len(head), head)).rstrip()
+
+
+def in_library(model: Model, **options: Any) -> Callable[..., Array]:
+    """Load a model into sentence-transformers, and return its `encode` with an argument ``dimensions``."""
+    from ..adapters.sentence_transformers_model import SentenceTransformerModel
+
+    library = SentenceTransformerModel(model.located().folder()[0], model.device)
+
+    def embed(texts: Sequence[str], dimensions: int | None = None) -> Array:
+        shorter = {} if dimensions is None else {"truncate_dim": dimensions, "normalize_embeddings": True}
+        vectors: Array = library.model.encode(list(texts), show_progress_bar=False, **options, **shorter)
+        return vectors
+
+    return embed
+
+
+def stored_checks(path: Path, model: Model, method: AnyMethod | None, tolerance: float) -> Iterator[Check]:
+    """Check that a model gives the vectors of a file, a job or an index: by its identity, and on a sample of texts."""
+    from ..doctor.causes import compared, mistakes
+    from ..doctor.checks import Check
+    from ..errors import ModelError
+    from ..post import Normalise, Truncate
+    from ..search.stored import same_encoder
+
+    infos, late, read = open_vectors(path)
+    encoders = load_candidates(model, infos, method)
+    try:
+        encoder, column = same_encoder(encoders, infos, path)
+        yield Check("same encoder", "PASS", None, f"made by {model.model} with {encoder.method}")
+    except ModelError as e:
+        encoder, column = encoders[0], next(iter(infos))
+        yield Check("same encoder", "FAIL", None, str(e).partition(": pass the same")[0])
+    info, (texts, vectors) = infos[column], sample(read(column), column)
+    if late or not texts:
+        why = "a chunk's vector may depend on the text around it" if late else f"{path} holds no vectors"
+        yield Check("same space", "NOTE", None, f"not compared: {why}")
+        return
+    steps = (Truncate(info.dimension),) if info.dimension < encoder.dimension else ()
+    encoder = replace(encoder, post=(*encoder.post, *steps, *([Normalise()] if info.normalized else [])))
+    prompt = info.prompt or ""
+    expected = encoder.encode(texts, prompt=prompt, on_long="ignore", on_empty="nan")
+    what = f"smallest cosine of {len(texts)} stored texts with {model.model}"
+    found = compared(vectors, expected, mistakes(encoder, texts, prompt), tolerance, what)
+    yield Check("same space", *found)
+
+
+def open_vectors(path: Path) -> tuple[Mapping[str, VectorsInfo], bool, Callable[[str], Any]]:
+    """Open a file, a job or an index.
+
+    Returns:
+        The origins of its vector columns; whether a vector may depend on more than its text; a function that reads the
+        texts and a column of some rows as an Arrow table.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from ..jobs import VECTOR
+    from ..search.index import Index, exists
+    from ..search.stored import open_stored
+
+    if path.is_dir() and exists(path):
+        index = Index.open(path)
+        first = index.table.search().select(["text", VECTOR]).limit(READ)
+        return {VECTOR: index.info}, index.info.late, lambda column: first.to_arrow()
+    stored = open_stored(path)
+    parts = [pq.ParquetFile(stored.parts[i], pre_buffer=False) for i in spread(len(stored.parts))]
+
+    def read(column: str) -> Any:
+        return pa.Table.from_batches(next(part.iter_batches(READ, columns=["text", column])) for part in parts)
+
+    return stored.infos, "chunk" in parts[0].schema_arrow.names, read
+
+
+def sample(table: Any, column: str) -> tuple[list[str], Array]:
+    """Take texts and their vectors (n, D) from a table, from its first row to its last."""
+    import numpy as np
+
+    table = table.filter(table[column].is_valid())
+    table = table.take(spread(len(table)))
+    return table["text"].to_pylist(), np.array(table[column].to_pylist(), np.float32)
+
+
+def spread(count: int) -> list[int]:
+    """Choose evenly spaced numbers from 0 to count - 1.
+
+    >>> spread(3), spread(15)
+    ([0, 1, 2], [0, 2, 4, 6, 8, 10, 12, 14])
+    """
+    return sorted({round(i * (count - 1) / (SAMPLE - 1)) for i in range(SAMPLE)} if count else ())

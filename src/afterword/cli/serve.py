@@ -1,0 +1,113 @@
+"""``afterword serve``: answer requests for embeddings over HTTP."""
+
+from __future__ import annotations
+
+import os
+import socket
+from contextlib import suppress
+from dataclasses import replace
+from ipaddress import ip_address
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+from typer import Option
+
+from . import options as o
+from .console import say
+from .option_groups import Model, read_methods, short_name
+
+if TYPE_CHECKING:
+    from starlette.applications import Starlette
+
+KEY = "AFTERWORD_API_KEY"
+
+# fmt: off
+Host = Annotated[str, Option("--host", metavar="HOST",
+    help="Address to listen on. 0.0.0.0 accepts connections from other machines.")]
+Port = Annotated[int, Option("--port", min=0, max=65535, metavar="PORT",
+    help="Port to listen on; 0 chooses a free one.")]
+Name = Annotated[str | None, Option("--name", metavar="NAME",
+    help="The model's name in requests. Default: the name of its folder, or on the Hub.")]
+Long = Annotated[Literal["truncate", "error"], Option("--on-long", metavar="WHAT",
+    help="What to do with a text over the maximum length: truncate (and list it in the answer) or error (refuse the "
+    "request).")]
+Queue = Annotated[int, Option("--queue", min=1, metavar="N",
+    help="While N texts wait for their answers, refuse requests with status 429.")]
+# fmt: on
+
+
+def serve(
+    model: Model, method: o.Method = None, normalize: o.Normalize = False, host: Host = "127.0.0.1", port: Port = 8080,
+    name: Name = None, on_long: Long = "truncate", queue: Queue = 8192, batch_tokens: o.BatchTokens = None,
+) -> int:  # fmt: skip
+    """Serve a model's vectors over HTTP, with the interface of OpenAI's embeddings.
+
+    The routes are POST /v1/embeddings, GET /v1/models, /health, /metrics and /docs. If the environment variable
+    AFTERWORD_API_KEY is set, clients must send it. Ctrl-C or SIGTERM answers the requests that have arrived, and stops.
+
+    Examples:
+        afterword serve -m minilm --port 8080
+    """
+    from ..post import Normalise
+    from ..serve import app
+
+    key = os.environ.get(KEY) or None
+    address = bound(host, port)
+    encoder = model.load(read_methods([method])["vector"] if method else None)
+    if normalize:
+        encoder = replace(encoder, post=(*encoder.post, Normalise()))
+    encoder.encode("The first call takes longer.")
+    name = name or (short_name(model.model) if Path(model.model).exists() else model.model)
+    application = app(encoder, name, api_key=key, on_long=on_long, queue=queue, batch_tokens=batch_tokens)
+    if key is None and not _is_local(host):
+        say(f"warning: anyone who reaches {host} can use the server: set {KEY}, or listen on 127.0.0.1")
+    address.listen()
+    typer.echo("\n".join(_clients(address, name, key)))
+    run(application, address)
+    return 0
+
+
+def bound(host: str, port: int) -> socket.socket:
+    """Reserve an address; until the server listens, connections are refused."""
+    address = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    address.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        address.bind((host, port))
+    except OSError as e:
+        raise typer.BadParameter(f"{host}:{port}: {e.strerror}: choose another", param_hint="--port") from None
+    return address
+
+
+def run(application: Starlette, address: socket.socket) -> None:
+    """Serve until Ctrl-C or SIGTERM."""
+    import uvicorn
+
+    config = uvicorn.Config(
+        application, log_config=None, log_level="warning", server_header=False, ws="none",
+        timeout_keep_alive=30,  # seconds; longer than clients keep idle connections
+    )  # fmt: skip
+    with suppress(KeyboardInterrupt):  # uvicorn raises it again once it has stopped
+        uvicorn.Server(config).run(sockets=[address])
+
+
+def _is_local(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _clients(address: socket.socket, name: str, key: str | None) -> list[str]:
+    """The settings of three clients."""
+    host, port = address.getsockname()[:2]
+    host = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)
+    url, shown = f"http://{host}:{port}/v1", f"${KEY}" if key else "none"
+    of_python = f'base_url="{url}", api_key=' + (f'os.environ["{KEY}"]' if key else '"none"')
+    return [
+        f"serving {name} at {url}",
+        f"openai:     OpenAI({of_python})",
+        f'LangChain:  OpenAIEmbeddings(model="{name}", {of_python}, check_embedding_ctx_length=False)',
+        f"Open WebUI: RAG_EMBEDDING_ENGINE=openai RAG_EMBEDDING_MODEL={name} RAG_OPENAI_API_BASE_URL={url} "
+        f"RAG_OPENAI_API_KEY={shown}",
+    ]

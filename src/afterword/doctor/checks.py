@@ -1,0 +1,174 @@
+"""The checks of a source of vectors, each with a verdict and a number."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property, partial
+
+import numpy as np
+
+from ..encode.similarity import Array, unit
+from ..errors import EndpointError
+from .causes import Finding, Verdict, compared, distance, mistakes
+from .endpoint import Endpoint
+from .reference import MOST, PROBES, Reference, long_text
+
+NOISE = 1e-5  # distance below which vectors count as equal
+OPTIONAL = ("dimensions", "base64 = float")  # what a server may refuse
+ODD = {"empty": "", "emoji": "👩‍👩‍👧 🎉 ❤️", "100,000 characters": "word " * 20_000, "NUL": "before\0after"}
+BASE64 = {"float32": "<f4", "big-endian float32": ">f4", "float64": "<f8", "float16": "<f2"}
+
+
+@dataclass(frozen=True)
+class Check:
+    """A row of the table: what was checked, the verdict, the number that was measured, and what the number is."""
+
+    check: str
+    verdict: Verdict
+    value: float | int | None
+    note: str
+
+
+class Examination:
+    """The checks of a server or a library; the latter is a function like `Endpoint.embed`."""
+
+    def __init__(self, source: Endpoint | Callable[..., Array], reference: Reference | None, tolerance: float) -> None:
+        self.endpoint = source if isinstance(source, Endpoint) else None
+        self.embed = source.embed if isinstance(source, Endpoint) else source
+        self.reference, self.tolerance, self.noise, self.words = reference, tolerance, NOISE, 0
+
+    def run(self) -> Iterator[Check]:
+        """Run the checks one after the other."""
+        checks: dict[str, Callable[[], Finding]] = {
+            "same space": self.same_space, "single = batch": self.batch, "order": self.order,
+            "repeatable": self.repeatable, "length": self.length, "odd input": self.odd_input,
+            "dimensions": self.dimensions,
+        }  # fmt: skip
+        if (endpoint := self.endpoint) is not None:
+            checks |= {"base64 = float": partial(self.base64, endpoint)} if endpoint.protocol == "OpenAI" else {}
+            checks |= {"model name": partial(self.model_name, endpoint)} if endpoint.protocol != "TEI" else {}
+        for name, check in checks.items():
+            try:
+                yield Check(name, *check())
+            except EndpointError as e:
+                yield Check(name, "NOTE" if name in OPTIONAL else "FAIL", None, f"the answer is {e}")
+
+    @cached_property
+    def vectors(self) -> Array:
+        """The vectors (8, D) of the probe texts, each from a request with one text."""
+        return np.concatenate([self.embed([text]) for text in PROBES])
+
+    @cached_property
+    def batched(self) -> tuple[Array, list[int]]:
+        """The vectors (8, D) of the probe texts from one request, and the text to which each belongs."""
+        batch = self.embed(PROBES)
+        scores = unit(batch, np.float64) @ unit(self.vectors, np.float64).T
+        return batch, (scores + np.eye(len(PROBES)) * self.tolerance**2).argmax(1).tolist()  # equal texts: in place
+
+    def same_space(self) -> Finding:
+        """Compare the vectors with the reference, and name the cause of a difference."""
+        if (to := self.reference) is None:
+            return "NOTE", None, "not compared: pass a model or a reference"
+        tried = () if to.encoder is None else mistakes(to.encoder, PROBES, to.prompt)
+        what = f"smallest cosine of {len(PROBES)} texts with {to.model}"
+        return compared(self.vectors, to.vectors, tried, self.tolerance, what)
+
+    def batch(self) -> Finding:
+        """Compare vectors from one request with those from eight, in whatever order they come."""
+        batch, places = self.batched
+        off = distance(batch, self.vectors[places])
+        if off <= self.tolerance:
+            return "PASS", off, f"largest difference of one request with {len(PROBES)} texts from one request each"
+        return "FAIL", off, "largest difference: a text's vector depends on the other texts of its request"
+
+    def order(self) -> Finding:
+        """Check that the vectors of a request are in the order of its texts."""
+        _, places = self.batched
+        right = sum(row == place for row, place in enumerate(places))
+        what = f"of the {len(PROBES)} vectors of one request are in the order of its texts"
+        return ("PASS", right, what) if right == len(PROBES) else ("FAIL", right, f"{what}: {places} come back")
+
+    def repeatable(self) -> Finding:
+        """Embed one text ten times."""
+        rows = np.concatenate([self.embed(PROBES[:1]) for _ in range(10)])
+        off = distance(rows, np.repeat(rows[:1], 10, axis=0))
+        self.noise = max(NOISE, 2 * off)
+        return "PASS" if off <= self.tolerance else "FAIL", off, "largest difference of ten calls with one text"
+
+    def length(self) -> Finding:
+        """Find the longest text that is read to its end, and what happens to a longer one."""
+        if not self._reads(0):
+            return "NOTE", None, "cannot be measured: the last word never changes the vector"
+        to, low, high, refusal = self.reference, 0, MOST + 1, ""
+        expected = None if to is None else to.words
+        first = [expected, expected + 1, 2 * expected] if expected else [2**k for k in range(4, 14)]
+        while high - low > 1:
+            words = next((n for n in first if low < n < high), (low + high) // 2)
+            try:
+                low, high, refusal = (words, high, refusal) if self._reads(words) else (low, words, "")
+            except EndpointError as e:
+                high, refusal = words, str(e)
+        self.words = low
+        tokens, limit = (None, expected) if to is None or to.encoder is None else map(to.tokens, (low, expected or 0))
+        size, unit_name = (low, "words") if tokens is None else (tokens, "tokens")
+        end = "the most that was tried" if high > MOST else refusal or "the rest is cut without an error"
+        what = f"{unit_name} are read; {'to more, the answer is ' if refusal else ''}{end}"
+        if expected is None or low == expected:
+            return "NOTE" if expected is None else "PASS", size, what
+        fine = refusal or low > 0.9 * expected  # a prompt takes some of the room
+        return "NOTE" if fine else "FAIL", size, f"{what}; the model reads {limit:,}"
+
+    def _reads(self, words: int) -> bool:
+        x, y = (self.embed([long_text(words, last)]) for last in "xy")
+        return distance(x, y) > self.noise
+
+    def dimensions(self) -> Finding:
+        """Ask for half of the components: the first ones, scaled to length 1."""
+        full = self.vectors[:1]
+        half = full.shape[1] // 2
+        found = self.embed(PROBES[:1], dimensions=half)
+        if (size := found.shape[1]) != half:
+            return "NOTE", size, f"components come back if {half} are requested: dimensions is ignored"
+        wrong = ", but not scaled to length 1" if abs(np.linalg.norm(found) - 1) > self.tolerance else ""
+        wrong = ", but not the first ones" if distance(found, full[:, :half]) > self.tolerance else wrong
+        return "FAIL" if wrong else "PASS", size, f"components come back as requested{wrong}"
+
+    def odd_input(self) -> Finding:
+        """Send texts that break servers. A refusal (HTTP 4xx) is right, HTTP 5xx a note, NaN or no answer a failure."""
+        verdicts: list[Verdict] = []  # FAIL < NOTE < PASS
+        answers = []
+        for name, text in ODD.items():
+            try:
+                fine = bool(np.isfinite(self.embed([text])).all())
+                status, answer = (200, "a vector") if fine else (0, "NaN")
+            except EndpointError as e:
+                status, answer = e.status, f"HTTP {e.status}" if e.status else str(e)
+            verdicts.append("FAIL" if not status else "NOTE" if status >= 500 else "PASS")
+            answers.append(f"{name}: {answer}")
+        return min(verdicts), verdicts.count("PASS"), f"of {len(ODD)} have a right answer ({', '.join(answers)})"
+
+    def base64(self, endpoint: Endpoint) -> Finding:
+        """Compare vectors that are sent as base64 with those sent as numbers."""
+        (sent,) = endpoint.ask(PROBES[:1], encoding_format="base64")
+        if not isinstance(sent, str):
+            return "NOTE", None, "ignored: numbers come back"
+        full, raw = self.vectors[0], base64.b64decode(sent)
+        for name, kind in BASE64.items():
+            if len(raw) == full.size * np.dtype(kind).itemsize:
+                off = float(np.abs(np.frombuffer(raw, kind).astype(np.float64) - full).max() / np.abs(full).max())
+                if off <= self.tolerance and name != "float32":
+                    return "FAIL", None, f"looks like base64 of {name}: clients read little-endian float32"
+                if off <= self.tolerance:
+                    return "PASS", off, "largest difference, relative to the largest component"
+        return "FAIL", len(raw) // 4, f"components are decoded from base64, not the {full.size} that come as numbers"
+
+    def model_name(self, endpoint: Endpoint) -> Finding:
+        """Ask for a model that does not exist."""
+        listed = ", ".join(endpoint.models[:3]) or "no model"
+        try:
+            endpoint.embed(PROBES[:1], model="no-such-model")
+        except EndpointError as e:
+            return "PASS", None, f"an unknown name is refused (HTTP {e.status}); checked: {endpoint.model}"
+        return "NOTE", None, f"worth nothing: any name is answered; the server lists {listed}"

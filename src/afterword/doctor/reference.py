@@ -1,0 +1,82 @@
+"""The vectors that a model should give: those of an `Encoder`, or of a file that was saved from one."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..encode.options import choose_prompt
+from ..encode.sentences import tokenize
+from ..encode.similarity import Array
+from ..encoder import Encoder
+from ..errors import DataError
+from ..files.atomic import atomic_file
+from ..jobs.stored import PROBE_TEXTS
+from ..text.inputs import with_prompt
+
+PROBES = (*PROBE_TEXTS[:7], "It had rained for a week, and the river stood high.")
+"""Eight texts that no server needs to cut; the first seven are also those of stored vectors."""
+MOST = 8192  # number of words of the longest text to try
+
+
+def long_text(words: int, last: str = "x") -> str:
+    """A text of equal words, each one token of most vocabularies, and a last word."""
+    return "a " * words + last
+
+
+@dataclass(frozen=True, eq=False)
+class Reference:
+    """The vectors (8, D) of `PROBES` that are expected, NaN for a text without tokens.
+
+    ``words`` is the largest number of words of a `long_text` that the model reads to its end, at most `MOST`. A
+    reference from a file has no encoder.
+    """
+
+    model: str
+    vectors: Array
+    words: int | None = None
+    encoder: Encoder | None = None
+    prompt: str = ""
+
+    @classmethod
+    def of(cls, encoder: Encoder, model: str, prompt: str | None = None, prompt_name: str | None = None) -> Reference:
+        """Embed the probe texts with an encoder and a prompt, by default its own."""
+        prompt = choose_prompt(encoder.prompts, encoder.default_prompt_name, prompt, prompt_name) or ""
+        vectors = encoder.encode(list(PROBES), prompt=prompt, on_long="ignore", on_empty="nan")
+        made, low, high = cls(model, vectors, None, encoder, prompt), 0, MOST + 1
+        while high - low > 1:
+            words = (low + high) // 2
+            fits = all(text.kept == text.total for text in made._tokenized(words))
+            low, high = (words, high) if fits else (low, words)
+        return replace(made, words=low)
+
+    def tokens(self, words: int) -> int | None:
+        """The number of tokens that the model reads of a `long_text`; None without an encoder."""
+        return max((len(text.segments[0].ids) for text in self._tokenized(words)), default=None)
+
+    def _tokenized(self, words: int) -> list[Any]:
+        if self.encoder is None:
+            return []
+        backbone, text, length = self.encoder.backbone, long_text(words), self.encoder.max_length
+        layouts = [with_prompt(member.layout, self.prompt or None) for member in self.encoder.method.members]
+        return [tokenize(backbone, layout, [text], length)[0] for layout in layouts]
+
+    def save(self, path: Path) -> None:
+        """Write the model's name, the vectors and the number of words as JSON."""
+        values = {"model": self.model, "words": self.words, "vectors": self.vectors.tolist()}
+        with atomic_file(path) as file:
+            file.write(json.dumps(values).encode())
+
+    @classmethod
+    def read(cls, path: Path) -> Reference:
+        """Read a saved reference; raise a DataError if the file is not one."""
+        try:
+            values = json.loads(path.read_bytes())
+            vectors = np.array(values["vectors"], np.float32).reshape(len(PROBES), -1)
+            return cls(values["model"], vectors, values["words"])
+        except (ValueError, KeyError, TypeError):
+            raise DataError(f"{path} is not a saved reference: write one with save_reference={path}") from None

@@ -1,0 +1,121 @@
+"""The JSON body of a request for embeddings, and errors in the form that OpenAI's clients read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from ..encode.options import choose_prompt
+from ..encoder import Encoder
+from ..errors import InputError, MethodError, TooLong
+from ..spelling import did_you_mean
+from ..text.inputs import is_blank
+from ..text.segments import Span
+from ..text.tokenizer import check_text
+
+FIELDS = ("input", "model", "encoding_format", "dimensions", "input_type", "late_chunking", "user")
+PROMPTS: dict[str, tuple[str, ...]] = dict.fromkeys(("query", "search_query"), ("query",))
+PROMPTS |= dict.fromkeys(("document", "passage", "search_document"), ("document", "passage", "corpus"))
+"""The prompts that an ``input_type`` stands for: the first one that the encoder has is used."""
+KINDS = {401: "authentication_error", 429: "rate_limit_error", 503: "server_error"}
+
+
+class Refused(Exception):
+    """A request that gets an error, with its status and headers."""
+
+    def __init__(
+        self, message: str, param: str | None = None, code: str | None = None, status: int = 400,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(message)
+        self.status, self.headers = status, headers
+        kind = KINDS.get(status, "invalid_request_error")
+        self.body = orjson.dumps({"error": {"message": message, "type": kind, "param": param, "code": code}})
+
+    @classmethod
+    def because(cls, error: Exception) -> Refused:
+        """Convert an error: the client's have status 400, the encoder's 503."""
+        if isinstance(error, InputError | MethodError):
+            return cls(str(error), "input", "context_length_exceeded" if isinstance(error, TooLong) else None)
+        return error if isinstance(error, Refused) else cls(f"embedding failed: {error}", status=503)
+
+
+@dataclass(frozen=True)
+class Request:
+    """A valid request."""
+
+    texts: list[str]
+    prompt: str  # an instruction to put before each text, or nothing
+    dimensions: int | None  # the number of components to keep; None = all
+    base64: bool
+    spans: list[Span] | None  # for late chunking, the spans of the inputs in the only text
+
+    @classmethod
+    def read(cls, body: bytes | bytearray, encoder: Encoder, model: str) -> Request:
+        """Validate a JSON body; raises Refused or InputError."""
+        try:
+            fields = orjson.loads(body)
+        except orjson.JSONDecodeError as e:
+            raise Refused(f"the body is not JSON: {e}") from None
+        if not isinstance(fields, dict):
+            raise Refused(f"the body is {_shown(fields)}: send an object with input and model")
+        fields = {name: value for name, value in fields.items() if value is not None}
+        for name in fields:
+            if name not in FIELDS:
+                raise Refused(f"unknown field {name!r:.60}{did_you_mean(name, FIELDS)}: use {', '.join(FIELDS)}", name)
+        if fields.get("model", model) != model:
+            raise Refused(f"unknown model {_shown(fields['model'])}: use {model!r}", "model", "model_not_found", 404)
+        width, dimensions = encoder.dimension, fields.get("dimensions")
+        if dimensions is not None and not (type(dimensions) is int and 1 <= dimensions <= width):
+            raise Refused(f"dimensions is {_shown(dimensions)}: send a whole number from 1 to {width}", "dimensions")
+        base64 = _chosen(fields, "encoding_format", ["float", "base64"]) == "base64"
+        texts, spans = _texts(fields.get("input")), None
+        if _chosen(fields, "late_chunking", [False, True]):
+            texts, spans = _joined(texts)
+        return cls(texts, _prompt(fields, encoder), dimensions, base64, spans)
+
+
+def _chosen(fields: Mapping[str, Any], name: str, allowed: Sequence[Any]) -> Any:
+    """Return a field, which must be one of the allowed values; the first is the default."""
+    value = fields.get(name, allowed[0])
+    if (type(value), value) not in [(type(one), one) for one in allowed]:
+        raise Refused(f"{name} is {_shown(value)}: use {' or '.join(map(_shown, allowed))}", name)
+    return value
+
+
+def _prompt(fields: Mapping[str, Any], encoder: Encoder) -> str:
+    prompts = encoder.prompts or {}
+    kind = _chosen(fields, "input_type", [None, *dict.fromkeys([*PROMPTS, *prompts])])
+    if kind is None:
+        return choose_prompt(prompts, encoder.default_prompt_name) or ""
+    return next((prompts[name] for name in PROMPTS.get(kind, (kind,)) if name in prompts), "")
+
+
+def _texts(value: Any) -> list[str]:
+    items = value if isinstance(value, list) else [value]
+    if value is None or not items:
+        raise Refused(f"input is {'empty' if value == [] else 'missing'}: send a string or a list of strings", "input")
+    if any(isinstance(ids, list) and ids and all(type(one) is int for one in ids) for ids in (value, *items)):
+        fix = "send strings (in LangChain, OpenAIEmbeddings(..., check_embedding_ctx_length=False))"
+        raise Refused(f"input is token ids, which only their own tokenizer can read: {fix}", "input")
+    for i, item in enumerate(items):
+        if is_blank(check_text(item, f"input[{i}]", "send a string")):
+            raise Refused(f"input[{i}] is blank, {item!r:.40}: remove it", "input")
+    return items
+
+
+def _joined(chunks: Sequence[str]) -> tuple[list[str], list[Span]]:
+    """Join chunks with a space, unless they bring white space, and return each chunk's span."""
+    text, spans = "", []
+    for chunk in chunks:
+        text += "" if not text or text[-1].isspace() or chunk[0].isspace() else " "
+        spans.append((len(text), len(text) + len(chunk)))
+        text += chunk
+    return [text], spans
+
+
+def _shown(value: Any) -> str:
+    return str(orjson.dumps(value)[:60], "utf-8", "replace")

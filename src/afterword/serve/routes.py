@@ -1,0 +1,160 @@
+"""The application: its routes, and answers in the form of OpenAI's."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import logging
+from base64 import b64encode
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import orjson
+import torch
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+from starlette.requests import Request as HttpRequest
+from starlette.responses import Response
+from starlette.routing import Route
+
+from ..encoder import Encoder
+from ..post import Normalise, Truncate, after
+from .request import Refused, Request
+from .worker import Job, Worker
+
+BODY = 2**25  # maximum number of bytes of a body: 2,048 texts of 16 KB
+BODY_SECONDS = 30  # maximum time that a client may take to send it
+ROUTES = "POST /v1/embeddings, GET /v1/models, /health, /metrics or /docs (a client's base_url ends in /v1)"
+
+
+def app(
+    encoder: Encoder, name: str = "afterword", *, api_key: str | None = None,
+    on_long: Literal["truncate", "error"] = "truncate", queue: int = 8192, batch_tokens: int | None = None,
+) -> Starlette:  # fmt: skip
+    """Build an ASGI application that serves an encoder, to run with uvicorn or to mount in another application.
+
+    Args:
+        encoder: the encoder.
+        name: the model's name in requests.
+        api_key: the key that clients must send; None = none.
+        on_long: truncate texts that are too long and list them in the answer, or refuse their requests ("error").
+        queue: while this many texts wait for their answers, requests are refused with status 429.
+        batch_tokens: approximate number of tokens in a batch; None = the encoder's default.
+    """
+    service = _Service(encoder, name, api_key, queue, Worker(encoder, batch_tokens, on_long))
+    routes = [
+        Route("/v1/embeddings", service.embeddings, methods=["POST"]), Route("/v1/models", service.models),
+        Route("/health", service.health), Route("/metrics", service.metrics), Route("/docs", service.docs),
+    ]  # fmt: skip
+    handlers: Any = {HTTPException: service.failed, Refused: service.failed}
+    return Starlette(routes=routes, exception_handlers=handlers, lifespan=service.lifespan)
+
+
+class _Service:
+    def __init__(self, encoder: Encoder, name: str, api_key: str | None, queue: int, worker: Worker) -> None:
+        self.encoder, self.name, self.api_key, self.queue, self.worker = encoder, name, api_key, queue, worker
+        self.requests = self.errors = self.waiting = 0
+
+    @asynccontextmanager
+    async def lifespan(self, _: Starlette) -> AsyncIterator[None]:
+        yield
+        await asyncio.to_thread(self.worker.close)
+
+    async def embeddings(self, http: HttpRequest) -> Response:
+        self.requests += 1
+        try:
+            self.authorise(http)
+            request = Request.read(await body_of(http), self.encoder, self.name)
+            return self.answer(await self.embedded(request, http))
+        except ClientDisconnect:
+            return Response(status_code=499)  # as nginx logs it; nobody receives it
+        except Exception as e:
+            return await self.failed(http, e)
+
+    def authorise(self, http: HttpRequest) -> None:
+        sent = http.headers.get("authorization", "").removeprefix("Bearer ")
+        if self.api_key is not None and not hmac.compare_digest(sent.encode(), self.api_key.encode()):
+            raise Refused("wrong API key: send the header Authorization: Bearer KEY", None, "invalid_api_key", 401)
+
+    async def embedded(self, request: Request, http: HttpRequest) -> Job:
+        """Wait for a request's vectors. If the client goes, cancel the request and raise ClientDisconnect."""
+        if self.waiting >= self.queue:
+            wait = int(self.waiting * self.worker.seconds / max(1, self.worker.texts))
+            headers = {"Retry-After": str(min(max(1, wait), 60))}
+            raise Refused(f"{self.waiting} texts wait: try again later", None, "queue_full", 429, headers)
+        job = asyncio.wrap_future(self.worker.submit(request))
+        gone = asyncio.ensure_future(http.receive())  # after the body, it returns when the client disconnects
+        self.waiting += len(request.texts)
+        try:
+            await asyncio.wait((job, gone), return_when=asyncio.FIRST_COMPLETED)
+            if job.done():
+                return job.result()
+            raise ClientDisconnect
+        finally:
+            job.cancel()
+            gone.cancel()
+            self.waiting -= len(request.texts)
+
+    def answer(self, job: Job) -> Response:
+        request, tokens = job.request, sum(job.sizes)
+        vectors = np.asarray(job.rows if request.spans is None else job.rows[0], "<f4")
+        if request.dimensions is not None:
+            normalise = [step for step in self.encoder.post[-1:] if isinstance(step, Normalise)]
+            vectors = after(torch.from_numpy(vectors), [Truncate(request.dimensions), *normalise]).numpy()
+        rows: Any = [str(b64encode(row), "ascii") for row in vectors] if request.base64 else vectors
+        usage: dict[str, Any] = {"prompt_tokens": tokens, "total_tokens": tokens}
+        headers = {}
+        if job.truncated:
+            usage["truncated"], headers["X-Truncated"] = sorted(job.truncated), str(len(job.truncated))
+        data = [{"object": "embedding", "index": i, "embedding": row} for i, row in enumerate(rows)]
+        return _json({"object": "list", "data": data, "model": self.name, "usage": usage}, headers)
+
+    async def models(self, http: HttpRequest) -> Response:
+        self.authorise(http)
+        model = {"id": self.name, "object": "model", "created": 0, "owned_by": "afterword"}
+        return _json({"object": "list", "data": [model]})
+
+    async def health(self, _: HttpRequest) -> Response:
+        return _json({"status": "ok"})
+
+    async def metrics(self, _: HttpRequest) -> Response:
+        values = {
+            "requests_total": self.requests, "errors_total": self.errors, "texts_total": self.worker.texts,
+            "tokens_total": self.worker.tokens, "seconds_total": self.worker.seconds, "waiting_texts": self.waiting,
+        }  # fmt: skip
+        lines = [f"afterword_{name} {value}\n" for name, value in values.items()]
+        return Response("".join(lines), media_type="text/plain")
+
+    async def docs(self, _: HttpRequest) -> Response:
+        return Response(Path(__file__).with_name("openapi.json").read_bytes(), media_type="application/json")
+
+    async def failed(self, http: HttpRequest, error: Exception) -> Response:
+        self.errors += 1
+        if isinstance(error, HTTPException):
+            error = Refused(f"{http.method} {http.url.path}: use {ROUTES}", status=error.status_code)
+        refused = Refused.because(error)
+        if refused.status == 503:
+            logging.getLogger("afterword").error("%s: %s", type(error).__name__, error, exc_info=error)
+        return Response(refused.body, refused.status, refused.headers, "application/json")
+
+
+def _json(body: Any, headers: Any = None) -> Response:
+    return Response(orjson.dumps(body, option=orjson.OPT_SERIALIZE_NUMPY), 200, headers, "application/json")
+
+
+async def body_of(http: HttpRequest) -> bytearray:
+    """Read a body; raises Refused if it is too large or comes too slowly."""
+    body = bytearray()
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            async for chunk in http.stream():  # also to the end of a large one, or its client would not see the answer
+                body += chunk[: BODY + 1 - len(body)]
+    except TimeoutError:
+        raise Refused(f"the body took more than {BODY_SECONDS} s: send less at a time", status=408) from None
+    if len(body) > BODY:
+        raise Refused(f"the body has more than {BODY:,} bytes: send fewer texts at a time", status=413)
+    return body

@@ -1,0 +1,102 @@
+"""A server in a process of its own, with a tiny model, and the vectors that it should send."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from base64 import b64decode
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+from tests.agreement import PROMPTS
+from tests.tiny import tiny
+
+from afterword import Encoder, classical
+from afterword.post import Normalise
+
+TEXTS = [f"{word} {i}" * (i % 4 + 1) for i in range(20) for word in "river bank money é学 dog".split()]
+LONG = "a b c d " * 40
+
+
+@dataclass(frozen=True)
+class Server:
+    """A running server: its address, its process, its first lines, and the same encoder here."""
+
+    url: str
+    process: subprocess.Popen[str]
+    lines: list[str]
+    encoder: Encoder
+
+    def post(self, body: Any, **options: Any) -> httpx.Response:
+        return httpx.post(f"{self.url}/embeddings", json=body, timeout=60, **options)
+
+    def vectors(self, texts: list[str] | str, **fields: Any) -> np.ndarray:
+        return vectors_of(self.post({"input": texts, "model": "tiny", **fields}).json())
+
+    def counts(self) -> dict[str, float]:
+        lines = httpx.get(self.url.replace("/v1", "/metrics")).text.splitlines()
+        return {line.split()[0].removeprefix("afterword_"): float(line.split()[1]) for line in lines}
+
+    def until(self, reached: Any) -> dict[str, float]:
+        """Wait until the counts are as wished, and return them."""
+        end = time.monotonic() + 60
+        while not reached(counts := self.counts()):
+            assert time.monotonic() < end, counts
+            time.sleep(0.01)
+        return counts
+
+
+def vectors_of(answer: dict[str, Any]) -> np.ndarray:
+    """The vectors of an answer as JSON, as a client without OpenAI's library reads them."""
+    data = answer["data"]
+    assert [row["index"] for row in data] == list(range(len(data)))
+    rows = [row["embedding"] for row in data]
+    return np.array([np.frombuffer(b64decode(row), "<f4") if isinstance(row, str) else row for row in rows], np.float32)
+
+
+def error_of(response: httpx.Response) -> dict[str, Any]:
+    """The error of a response in OpenAI's form."""
+    error: dict[str, Any] = response.json()["error"]
+    assert error.keys() == {"message", "type", "param", "code"} and error["message"]
+    return error
+
+
+@contextmanager
+def running(folder: Path, *options: object, **environment: str) -> Iterator[Server]:
+    """Run ``afterword serve`` on a free port."""
+    words = ["serve", "-m", folder, "--port", 0, "--name", "tiny", *options]
+    command = [sys.executable, "-m", "afterword", *map(str, words)]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1", **environment}
+    )
+    try:
+        assert process.stdout is not None
+        lines = [process.stdout.readline() for _ in range(4)]
+        yield Server(lines[0].split()[-1], process, lines, Encoder.load(folder))
+    finally:
+        process.terminate()
+        process.wait(60)
+        process.stdout.close()
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A saved encoder with prompts, whose vectors have length 1, and whose texts have at most 64 tokens."""
+    folder = tmp_path_factory.mktemp("served")
+    encoder = Encoder.load(tiny("bert", folder / "model"), classical(), max_length=64)
+    replace(encoder, prompts=PROMPTS, post=(Normalise(),)).save(folder / "encoder")
+    return folder / "encoder"
+
+
+@pytest.fixture(scope="session")
+def server(folder: Path) -> Iterator[Server]:
+    with running(folder, "--queue", 100_000) as server:
+        yield server
