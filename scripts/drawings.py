@@ -15,8 +15,11 @@ from afterword.text.batch import lay
 
 BANKS = ("The bank was steep and covered in reeds.", "The bank raised the interest on my loan.")
 PANEL, GAP = 400, 24  # width of a picture of one method, and between two
+LEGEND = (
+    "A line: this word is part of the vector of “bank”; the thicker, the more. The cosine is that of the two vectors."
+)
 METHODS = {
-    "Left to right: “bank” knows only “The”": (classical(), "the same vector"),
+    "Left to right: what follows is ignored": (classical(), "the same vector"),
     "Looking back: what follows counts too": (reba(), "two vectors"),
 }
 
@@ -30,7 +33,8 @@ def looking_back(look: str) -> str:
         f'<g transform="translate({k * (PANEL + GAP)} 0)">{_panel(head, *found, look)}</g>'
         for k, (head, found) in enumerate(_found().items())
     )
-    return _svg(2 * PANEL + GAP, 396, panels, look)
+    legend = f'<text class="what" x="{PANEL + GAP / 2}" y="420" text-anchor="middle">{LEGEND}</text>'
+    return _svg(2 * PANEL + GAP, 432, panels + legend, look)
 
 
 @cache
