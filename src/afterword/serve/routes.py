@@ -78,9 +78,7 @@ class _Service:
     def authorise(self, http: HttpRequest) -> None:
         sent = http.headers.get("authorization", "").partition(" ")[2]
         if self.api_key is not None and not hmac.compare_digest(sent.encode(), self.api_key.encode()):
-            raise Refused(
-                "wrong or no API key: send the header Authorization: Bearer KEY", code="invalid_api_key", status=401
-            )
+            raise Refused("wrong or no API key: send Authorization: Bearer KEY", code="invalid_api_key", status=401)
 
     async def embedded(self, request: Request, http: HttpRequest) -> Job:
         """Wait for a request's vectors. If the client goes, cancel the request and raise ClientDisconnect."""
