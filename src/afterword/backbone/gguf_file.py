@@ -34,8 +34,9 @@ def check_gguf(path: Path) -> None:
     with path.open("rb") as file:
         if file.read(len(MAGIC)) != MAGIC:
             raise ModelError(f"{path} is not a GGUF file: download it again")
-    if find_spec("gguf") is None:
-        raise MissingExtra("gguf", "gguf")
+    for package in ("gguf", "accelerate"):
+        if find_spec(package) is None:
+            raise MissingExtra(package, "gguf")
 
 
 def quantisation(path: Path) -> str:
