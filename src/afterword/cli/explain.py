@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ..explain import Explanation, TextParts
 
 COLOURS = ("bright_blue", "magenta", "green", "yellow", "cyan", "red")  # of the pairs, best first
-NARROWEST = 44  # minimum width of a method's column in cells, if methods are printed beside each other
+NARROWEST = 44  # minimum width of a method's column in cells, if methods are printed side by side
 
 
 def explain(
@@ -36,7 +36,7 @@ def explain(
     """Print which words made the cosine of two texts, which is divided exactly over pairs of words.
 
     Words of one colour are a pair that adds more to the score than its words add with others. Several methods are
-    printed beside each other.
+    printed side by side.
 
     Examples:
         afterword explain -m minilm "they billed me too much" "I was charged twice for the same purchase."
@@ -66,7 +66,7 @@ def explain(
 
 
 def show(found: Mapping[str, Explanation | TextParts]) -> None:
-    """Print explanations in colour, beside each other if there is room."""
+    """Print explanations in colour, side by side if there is room."""
     from rich.console import Console
     from rich.table import Table
 

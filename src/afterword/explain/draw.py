@@ -103,7 +103,7 @@ def pair_svg(
     """Draw two rows of words, the lines between them, and a number above.
 
     Args:
-        score, what: the number, and what is written beside it.
+        score, what: the number, and what is written next to it.
         a, b: the words; of more than `MOST`, those with the largest entries are drawn.
         table: a value for each pair of words (p, q).
         lines: the lines, thicker with their strength.
@@ -235,5 +235,5 @@ def _shade(share: float) -> str:
 
 
 def page(title: str, cards: Sequence[str]) -> str:
-    """A page of pictures beside each other, as far as there is room."""
+    """A page of pictures, side by side where there is room."""
     return PAGE.substitute(title=escape(shortened(title, 200)), cards="\n".join(cards))
