@@ -56,6 +56,7 @@ def test_a_reference_needs_no_model(run: Run, folder: Path, tmp_path: Path):
             assert ended.code == 1 and [line.split()[1] for line in ended.out.splitlines() if "FAIL" in line] == [
                 "same"
             ]
+            assert "pass the model" in ended.out
 
 
 def test_errors_take_one_line(run: Run, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -67,6 +68,7 @@ def test_errors_take_one_line(run: Run, folder: Path, tmp_path: Path, monkeypatc
         (tmp_path / "other.json").write_text("{}")
         other = run("doctor", url, "--reference", tmp_path / "other.json")
     gone, alone, absent = run("doctor", url), run("doctor"), run("doctor", tmp_path / "none", "-m", folder)
+    both = run("doctor", url, "-m", folder, "--against", "sentence-transformers")
     found = {
         "AFTERWORD_API_KEY": keyed,
         "404": nowhere,
@@ -74,6 +76,7 @@ def test_errors_take_one_line(run: Run, folder: Path, tmp_path: Path, monkeypatc
         url: gone,
         "TARGET": alone,
         "none": absent,
+        "--against": both,
     }
     for words, ended in found.items():
         assert ended.code == 2 and words in ended.err and len(ended.err.splitlines()) == 1

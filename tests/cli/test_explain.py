@@ -47,11 +47,16 @@ def test_methods_beside_each_other_as_json_and_as_a_page(
 
 
 def test_the_words_of_one_text(run: Run, gpt2: Path) -> None:
-    lines = run("explain", "-m", gpt2, "--method", "classical", "a red dog").out.splitlines()
+    _, *lines = run("explain", "-m", gpt2, "--method", "classical", "a red dog").out.splitlines()
     assert [line.split()[1] for line in lines] == ["a", "red", "dog"]
     found = json.loads(run("explain", "-m", gpt2, "--method", "classical", "a red dog", "--json").out)["vector"]
     assert [word for word, _ in found["words"]] == ["a", "red", "dog"]
     assert sum(weight for _, weight in found["tokens"]) == pytest.approx(1)
+
+
+def test_of_a_long_text_the_words_that_stand_out(run: Run, gpt2: Path) -> None:
+    out = run("explain", "-m", gpt2, "--method", "classical", "dog " * 70 + "house", "a red house").out
+    assert " … " in out and "60 words of 71" in out and out.count("dog") < 70
 
 
 def test_the_first_pair_of_similar(run: Run, minilm: Path, tmp_path: Path) -> None:

@@ -86,7 +86,7 @@ def test_the_table_adds_up_to_the_cosine(folder: Path, kind: str, method: Method
         assert len(side.word) == len(side.tokens) and set(side.word) <= set(range(len(side.words)))
         if isinstance(text, str) and length is None:
             words = [part.text for part in side.words if part.of_text]
-            assert "".join(words).split() == "".join(text.split()).split()
+            assert "".join("".join(words).split()) == "".join(text.split())
     ElementTree.fromstring(found.svg())
 
 

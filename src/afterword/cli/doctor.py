@@ -71,6 +71,8 @@ def doctor(
         raise typer.BadParameter(f"{target} does not exist; a URL begins with http://", param_hint="TARGET")
     if (stored or against) and not model.model:
         raise typer.BadParameter("pass the model to compare with, such as -m minilm", param_hint="--model")
+    if target is not None and against is not None:
+        raise typer.BadParameter(f"pass {target} or --against, not both", param_hint="TARGET")
     if target is None and against is None and not (model.model and save_reference):
         raise typer.BadParameter("pass a server's address, or --against sentence-transformers", param_hint="TARGET")
     if save_reference is not None:

@@ -81,6 +81,7 @@ def show(found: Mapping[str, Explanation | TextParts]) -> None:
 
 def block(found: Explanation | TextParts) -> RenderableType:
     """Format an explanation: the score, the texts with paired words in colour, the best pairs, and what they leave."""
+    import numpy as np
     from rich.text import Text
 
     from ..explain import TextParts, draw
@@ -89,12 +90,17 @@ def block(found: Explanation | TextParts) -> RenderableType:
         return Text(repr(found))
     lines = found.lines()
     out = Text().append(f"{found.cosine:.3f}", "bold").append(f"  cosine, {found.method}\n\n")
-    for side, ends in ((found.a, [line.i for line in lines]), (found.b, [line.j for line in lines])):
+    for axis, side, ends in ((1, found.a, [line.i for line in lines]), (0, found.b, [line.j for line in lines])):
         colour_of = dict(reversed(list(zip(ends, COLOURS, strict=False))))  # a word of two pairs has that of the better
+        hidden = draw.not_shown(side.words, found.outstanding.max(axis, initial=-np.inf))
         for k, part in enumerate(side.words):
+            if k in hidden:
+                continue
             style = f"bold {colour_of[k]}" if k in colour_of else "" if part.of_text else "dim"
-            out.append(" " * (k > 0 and not part.joined) + draw.shortened(part.text), style)
+            before = " …" * (k - 1 in hidden) + " " * (k > 0 and not part.joined)
+            out.append(before + draw.shortened(part.text), style)
         out.append("\n")
     for (a, b, value), colour in zip(found.top(len(lines)), COLOURS, strict=False):
         out.append(f"\n{value:.4f}").append(f"  {draw.shortened(a)} · {draw.shortened(b)}", colour)
-    return out.append("\n\n" + found.notes()[-1], "dim")
+    notes = [found.notes()[-1], *draw.left_out(found.a.words, found.b.words)]
+    return out.append("\n\n" + "\n".join(notes), "dim")

@@ -75,7 +75,7 @@ def bound(host: str, port: int) -> socket.socket:
     try:
         address.bind((host, port))
     except OSError as e:
-        raise typer.BadParameter(f"{host}:{port}: {e.strerror}: choose another", param_hint="--port") from None
+        raise typer.BadParameter(f"{host}:{port}: {e.strerror}: choose another", param_hint="--host, --port") from None
     return address
 
 

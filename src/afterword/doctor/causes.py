@@ -66,7 +66,8 @@ def compared(found: Array, expected: Array, tried: Iterable[Mistake], tolerance:
         reasons.append(f"looks like the first {width} of {full} components")
     elif width != full or off > tolerance:
         near = [(distance(found, v[rows]), changes) for changes, v in tried if v.shape[1] == width]
-        reasons.append(_explained(near, off, tolerance) + (f"; {width} of {full} components" if width != full else ""))
+        reasons.append(_explained(near, off, tolerance) if tried != () else "pass the model to learn the cause")
+        reasons += [f"{width} of {full} components"] if width != full else []
     lengths, theirs = (np.linalg.norm(vectors, axis=1) for vectors in (found, expected))
     span = f"lengths are {lengths.min():.3g} to {lengths.max():.3g}, not {theirs.min():.3g} to {theirs.max():.3g}"
     differs = not np.allclose(lengths, theirs, rtol=0.02)

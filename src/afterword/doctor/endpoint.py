@@ -98,7 +98,6 @@ def _rows(answer: Any) -> list[Any]:
 
 
 def _routes(url: str) -> list[tuple[str, str]]:
-    if url.endswith("/v1"):
-        url += "/embeddings"
+    url += "/embeddings" * url.endswith("/v1")
     exact = next((route for route in PROTOCOLS if url.endswith(route)), None)
     return [(url, route) for route in PROTOCOLS] if exact is None else [(url.removesuffix(exact), exact)]

@@ -128,14 +128,20 @@ def pair_svg(
     )
 
 
+def not_shown(parts: Sequence[Part], strength: Array) -> set[int]:
+    """The indices of the words that are not shown: all but the `MOST` strongest."""
+    words = [k for k, part in enumerate(parts) if part.of_text]
+    return set(sorted(words, key=lambda k: -strength[k])[MOST:])
+
+
 def _placed(parts: Sequence[Part], strength: Array, bold: set[int], width: float, top: float) -> dict[int, _Place]:
     """The places of the words to draw, by their index: in centred rows, from right to left if their script is."""
     words = [k for k, part in enumerate(parts) if part.of_text]
-    left_out = set(sorted(words, key=lambda k: -strength[k])[MOST:])
+    hidden = not_shown(parts, strength)
     rows, x = [dict[int, _Place]()], 0.0
     for k, part in enumerate(parts):
-        if k not in left_out:
-            text = "… " * (k - 1 in left_out) + shortened(part.text)
+        if k not in hidden:
+            text = "… " * (k - 1 in hidden) + shortened(part.text)
             wide = min(_width(text, (SIZE if part.of_text else SMALL) * (1.08 if k in bold else 1)), width)
             gap = 0 if not rows[-1] else 1 if part.joined else SPACE
             if rows[-1] and x + gap + wide > width:

@@ -77,7 +77,7 @@ class Explanation:
         return self.a.by_word(a) @ self.b.by_word(b).T
 
     @cached_property
-    def _outstanding(self) -> Array:
+    def outstanding(self) -> Array:
         """The double-centred table of words (p, q); all other parts have -inf."""
         words = np.ix_(*([k for k, part in enumerate(side.words) if part.kind == "word"] for side in (self.a, self.b)))
         table, outstanding = self._by_word[words], np.full(self._by_word.shape, -np.inf)
@@ -94,7 +94,7 @@ class Explanation:
         add with all others (the double-centred table). The values are the entries themselves.
         """
         a, b, table = self.words()
-        return [Pair(a[i], b[j], float(table[i, j])) for i, j in draw.largest(self._outstanding, k)]
+        return [Pair(a[i], b[j], float(table[i, j])) for i, j in draw.largest(self.outstanding, k)]
 
     @property
     def outside(self) -> float:
@@ -136,7 +136,7 @@ class Explanation:
         def note(i: int, j: int) -> str:
             return f"{draw.shortened(a[i])} · {draw.shortened(b[j])}: {table[i, j]:.4f}"
 
-        return draw.strongest(self._outstanding, LINES, note, FAINTEST)
+        return draw.strongest(self.outstanding, LINES, note, FAINTEST)
 
     def notes(self) -> list[str]:
         """What the picture shows, and its limits, with this score's own figures."""
@@ -165,7 +165,7 @@ class Explanation:
 
     def _svg(self, width: int, look: str = "") -> str:
         score, what, words = f"{self.cosine:.2f}", f"cosine · {self.method}", (self.a.words, self.b.words)
-        return draw.pair_svg(score, what, *words, self._outstanding, self.lines(), width, look)
+        return draw.pair_svg(score, what, *words, self.outstanding, self.lines(), width, look)
 
     def _repr_html_(self) -> str:
         notes = [*self.notes(), *draw.left_out(self.a.words, self.b.words)]

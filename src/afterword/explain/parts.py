@@ -66,7 +66,8 @@ class TextParts:
 
     def __repr__(self) -> str:
         rows = zip(self.by_word(self.weights), self.words, strict=True)
-        return "\n".join(f"{weight:8.4f}  {draw.shortened(part.text)}" for weight, part in rows)
+        lines = [f"{weight:8.4f}  {draw.shortened(part.text)}" for weight, part in rows]
+        return "\n".join(["the weight of each word:", *lines])
 
 
 def text_parts(
