@@ -63,7 +63,7 @@ def measure_model(name: str, quick: bool) -> list[Row]:
     return [
         Row(f"{head}: encode / padded loop, CPU time", gain, "<= 1", parts=rates),
         Row(
-            "  the largest difference, of the largest value",
+            f"{name}: the largest difference, of the largest value",
             float(abs(ours - theirs).max() / abs(theirs).max()),
             "<= 2e-5",
             "",

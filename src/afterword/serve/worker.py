@@ -98,12 +98,16 @@ class Worker:
         job.turn = self.tokens + sum(job.sizes)
 
     def _next(self, jobs: list[Job]) -> list[tuple[Job, list[int]]]:
-        """Take the next batch: jobs, each with the indices of some of its texts. Late chunking has its own batch."""
+        """Take the next batch: jobs, each with the indices of some of its texts. Late chunking has its own batch.
+
+        Other jobs join the first only with all that is left of them: a short job does not wait for parts of a long one.
+        """
         first, *others = sorted(jobs, key=lambda job: job.turn)
         room, batch, like = max(self.budget, first.sizes[first.left[-1]]), [], first.request
         for job in [first, *([] if like.spans else others)]:
             taken: list[int] = []
-            if job.request.prompt == like.prompt and (job is first or job.request.spans is None):
+            joins = job.request.spans is None and sum(job.sizes[i] for i in job.left) <= room
+            if job is first or (joins and job.request.prompt == like.prompt):
                 while job.left and job.sizes[job.left[-1]] <= room:
                     taken.append(job.left.pop())
                     room -= job.sizes[taken[-1]]
