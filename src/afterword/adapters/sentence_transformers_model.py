@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from ..backbone.loading import quiet
 from ..errors import InputError, MissingDataset, MissingExtra, ModelError
 from ..tasks.task import Array, folder_digest
 
@@ -26,8 +25,7 @@ class SentenceTransformerModel:
             raise MissingDataset(f"{folder} has no modules.json: pass a folder that was saved by sentence-transformers")
         self.folder = folder
         try:
-            with quiet():
-                self.model: Any = SentenceTransformer(str(folder), device=device, local_files_only=True)
+            self.model: Any = SentenceTransformer(str(folder), device=device, local_files_only=True)
         except Exception as e:  # a broken folder, or weights that torch refuses to unpickle
             first = next(iter(str(e).splitlines()), type(e).__name__)
             raise ModelError(f"{folder} cannot be loaded by sentence-transformers: {first:.300}") from None
