@@ -42,7 +42,7 @@ ANSWERED = (
     "prompt:variant=released,states=attention:all",
 )  # fmt: skip
 TURNING = {"smollm2": 29, "gemma3": 13}
-EVERY = {"smollm2": "bellm:last=30", "gemma3": "bellm:last=18"}
+EVERY = {"smollm2": ("bellm:last=30", "bellm:last=30,template=eol,pool=last"), "gemma3": ("bellm:last=18",)}
 MORE = (
     "echo:copies=3", "reba:copies=3,pool=mean", "reba:attention=last_layer,pool=mean", "reba:pool=mean,triangle=full",
     "prompt:template=cot", "prompt:template=ke", "ensemble:ck", "token_prepending", "bellm:last=1",
@@ -110,7 +110,7 @@ TABLES = {
     ),
     "stsb": Table(
         ("STSB",),
-        (*(run for model in DECODERS for run in (*_decoder(model, "STSB"), Run(model, "STSB", (*MORE, EVERY[model])))),
+        (*(run for model in DECODERS for run in (*_decoder(model, "STSB"), Run(model, "STSB", (*MORE, *EVERY[model])))),
          Run("smollm2", "STSB", ("classical",), ("embed_filter",)),
          Run("smollm2", "STSB", ("ensemble:metaeol",)),
          *(Run(model, "STSB", ENCODED) for model in ENCODERS), Run("minilm", "STSB", ENCODED_BY_OURS)),
