@@ -29,7 +29,7 @@ def listed(values: object, name: str) -> list[Any]:
         if hasattr(values, method):
             values = getattr(values, method)()
     if not hasattr(values, "__iter__") or isinstance(values, str | bytes | bytearray | memoryview):
-        raise InputError(f"{what}, {values!r:.60}: pass a list of strings")
+        raise InputError(f"{name} is {values!r:.60}, not a list: pass a list of strings")
     return list(values)
 
 

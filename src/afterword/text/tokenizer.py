@@ -41,7 +41,7 @@ class Spelled(NamedTuple):
 def check_text(text: object, where: str = "text", fix: str = "pass a string, or a list of token ids") -> str:
     """Validate that a text is a string without lone surrogates or NUL characters, and return it."""
     if not isinstance(text, str):
-        raise InputError(f"{where} is a {type(text).__name__}, {text!r:.60}: {fix}")
+        raise InputError(f"{where} is {text!r:.60}, not a string: {fix}")
     if "\0" in text:
         raise InputError(f"{where} contains a NUL character at position {text.index(chr(0))}: remove it")
     if not text.isascii():
