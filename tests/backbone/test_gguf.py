@@ -99,9 +99,10 @@ def test_mistakes_name_the_file_and_the_fix(file: Path, tmp_path: Path, monkeypa
     with pytest.raises(ModelError, match=r"one\.gguf"):
         Encoder.load(tmp_path)
     cut = tmp_path / "cut.gguf"
-    cut.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
-    with pytest.raises(ModelError, match=r"cut\.gguf"):
-        Encoder.load(cut)
+    for size in (file.stat().st_size // 2, 2048, 10):
+        cut.write_bytes(file.read_bytes()[:size])
+        with pytest.raises(ModelError, match=r"cut\.gguf is cut off"):
+            Encoder.load(cut)
     cut.write_bytes(b"<!DOCTYPE html>")
     with pytest.raises(ModelError, match=r"cut\.gguf"):
         Encoder.load(cut)
