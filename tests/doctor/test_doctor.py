@@ -123,6 +123,12 @@ LIARS = {
 }
 
 
+def test_vectors_that_are_not_of_length_1_are_cut_as_they_are(encoder: Encoder):
+    raw = replace(encoder, post=())
+    checks = examined(Reference.of(raw, "tiny"), plain(raw), cut=lambda vectors, n: vectors[:, :n])
+    assert not failures(checks)
+
+
 @pytest.mark.parametrize("liar", LIARS)
 def test_a_mistake_is_found_and_named(encoder: Encoder, reference: Reference, liar: str):
     make, expected = LIARS[liar]

@@ -125,13 +125,14 @@ class Examination:
         return distance(x, y) > self.noise
 
     def dimensions(self) -> Finding:
-        """Ask for half of the components: the first ones, scaled to length 1."""
+        """Ask for half of the components: the first ones, scaled to length 1 where whole vectors are."""
         full = self.vectors[:1]
         half = full.shape[1] // 2
         found = self.embed(PROBES[:1], dimensions=half)
         if (size := found.shape[1]) != half:
             return "NOTE", size, f"components come back if {half} are requested: dimensions is ignored"
-        wrong = ", but not scaled to length 1" if abs(np.linalg.norm(found) - 1) > self.tolerance else ""
+        scaled, cut_scaled = (abs(np.linalg.norm(v) - 1) <= self.tolerance for v in (full, found))
+        wrong = ", but not scaled to length 1" if scaled and not cut_scaled else ""
         wrong = ", but not the first ones" if distance(found, full[:, :half]) > self.tolerance else wrong
         return "FAIL" if wrong else "PASS", size, f"components come back as requested{wrong}"
 
