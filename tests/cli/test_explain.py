@@ -21,8 +21,9 @@ def test_a_score_in_the_terminal(run: Run, minilm: Path) -> None:
     found = Encoder.load(minilm).explain(*BILLED)
     assert lines[0].split()[0] == f"{found.cosine:.3f}" == "0.571"
     assert lines[2:4] == [f"[CLS] {text} [SEP]" for text in BILLED]
-    pairs = [(value, f"{a} · {b}") for value, a, b in ((f"{p.value:.4f}", p.a, p.b) for p in found.top(6))]
-    assert [tuple(line.split("  ")) for line in lines[5:11]] == pairs
+    pairs = [(f"{p.value:#.3g}", f"{p.a} · {p.b}") for p in found.top(6)]
+    assert [tuple(line.split(maxsplit=1)) for line in lines[5:11]] == pairs
+    assert lines[12 : 12 + len(found.notes()[1:])] == found.notes()[1:]
     assert "billed · charged" in dict(map(reversed, pairs))
     assert not any(line != line.rstrip() for line in ended.out.splitlines())
 
@@ -39,6 +40,7 @@ def test_methods_beside_each_other_as_json_and_as_a_page(
         wanted = Encoder(encoder.backbone, method).explain(*BILLED)
         assert np.allclose(found[name]["table"], wanted.table, atol=1e-6)
         assert np.sum(found[name]["word_table"]) == pytest.approx(found[name]["cosine"], abs=1e-6)
+        assert found[name]["method"] == wanted.method and found[name]["outside"] == wanted.outside
         assert tuple(found[name]["tokens"]) == wanted.tokens and found[name]["pairs"][0]["a"] == wanted.top(1)[0].a
     html = page.read_text("utf-8")
     assert html.startswith("<!doctype html>") and len(pictures(html)) == 4

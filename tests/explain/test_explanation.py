@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -18,7 +19,7 @@ from tests.tiny import tiny
 
 from afterword import Encoder, Method, bellm, classical, ditto, echo, ensemble, prompt, reba
 from afterword.backbone.loading import load_backbone
-from afterword.errors import InputError, MethodError, NotFitted
+from afterword.errors import InputError, MethodError, MissingExtra, NotFitted
 from afterword.explain import draw
 from afterword.post import Dense, FittedFlow, Flow, Normalise, Post, Truncate, Whiten
 
@@ -122,17 +123,43 @@ def test_the_best_pairs_are_those_that_stand_out(folder: Path) -> None:
     inner = table[rows, columns]
     centred = inner - inner.mean(0) - inner.mean(1)[:, None] + inner.mean()
     assert abs(centred.sum()) < 1e-12
-    i, j = np.unravel_index(centred.argmax(), centred.shape)
-    best = found.top(3)
-    assert len(best) == 3 and (best[0].a, best[0].b) == (first[i + 1], second[j + 1])
-    assert best[0].value == pytest.approx(inner[i, j])
-    assert len(found.top(100)) == inner.size
+    centred[inner <= 0] = -np.inf
+    chosen = sorted(np.ndindex(inner.shape), key=lambda at: -centred[at])[:3]
+    wanted = [(first[i + 1], second[j + 1], inner[i, j]) for i, j in sorted(chosen, key=lambda at: -inner[at])]
+    assert [pair[:2] for pair in found.top(3)] == [pair[:2] for pair in wanted]
+    assert [pair.value for pair in found.top(3)] == pytest.approx([value for *_, value in wanted])
+    assert sum(pair.value for pair in found.top(100)) == pytest.approx(inner[inner > 0].sum())
     for text in ("a red dog", "dog"):  # one word has nothing to be centred by
         alone = Encoder(backbone(folder, "bert"), classical()).explain("dog", text)
         assert alone.lines()[0].j == alone.words()[2][1, 1:-1].argmax() + 1
-    lines = found.lines()
-    assert (lines[0].i, lines[0].j, lines[0].strength) == (i + 1, j + 1, 1.0)
-    assert repr(found).splitlines()[1].split() == [f"{best[0].value:.4f}", best[0].a, "·", best[0].b]
+    values = [inner[line.i - 1, line.j - 1] for line in found.lines()]
+    assert values == sorted(values, reverse=True) and min(values) > 0
+    assert [line.strength for line in found.lines()] == pytest.approx([value / values[0] for value in values])
+    assert min(centred[line.i - 1, line.j - 1] for line in found.lines()) > 0.2 * centred.max()
+    assert repr(found).splitlines()[1].split() == [f"{wanted[0][2]:#.3g}", wanted[0][0], "·", wanted[0][1]]
+
+
+def test_pairs_of_equal_words_are_added_up(folder: Path) -> None:
+    found = Encoder(backbone(folder, "bert"), classical()).explain("dog red dog", "a dog and a cat")
+    a, b, table = found.words()
+    pairs = {(pair.a, pair.b): pair.value for pair in found.top(100)}
+    assert len(pairs) == len(found.top(100)) < sum(map(len, (a, b)))
+    for (first, second), value in pairs.items():
+        entries = table[np.ix_([word == first for word in a], [word == second for word in b])]
+        assert value == pytest.approx(entries[entries > 0].sum())
+
+
+def test_each_words_sum_is_said(folder: Path) -> None:
+    found = Encoder(backbone(folder, "bert"), classical()).explain("the red dog", "a dog and a cat")
+    sums = dict(zip(found.words()[0], found.words()[2].sum(1), strict=True))
+    said = re.findall(r"(\w+) (0\.\d\d)", found.notes()[2].split(";")[0])
+    best = sorted(("the", "red", "dog"), key=lambda word: -sums[word])
+    assert said == [(word, f"{sums[word]:.2f}") for word in best]
+    for picture in pictures(found._repr_html_()):
+        titles = [t.text for t in picture.findall(".//{*}text/{*}title")]
+        assert f"dog: {sums['dog']:#.3g}" in titles
+    shares = [float(share) for share in re.findall(r" (-?\d\.\d\d)", found.notes()[1])]
+    assert shares[0] == pytest.approx(sum(shares[1:]), abs=0.02) and len(shares) == 4
 
 
 def test_steps_that_are_not_linear_and_ensembles_are_refused(folder: Path) -> None:
@@ -154,7 +181,7 @@ def test_steps_that_are_not_linear_and_ensembles_are_refused(folder: Path) -> No
 
 def test_one_token_with_all_weight_is_said(folder: Path) -> None:
     found = Encoder(backbone(folder, "llama"), prompt("eol")).explain("a dog", "two cats")
-    assert found.lines() == [] and "one token" in found.notes()[0]
+    assert found.lines() == found.top() == [] and "one token" in found.notes()[0]
     assert "one token" in found._repr_html_()
 
 
@@ -198,3 +225,9 @@ def test_a_frame_and_a_plot(folder: Path) -> None:
     figure.canvas.draw()
     assert [label.get_text() for label in ax.get_xticklabels()] == found.words()[1]
     plt.close("all")
+
+
+def test_a_plot_without_matplotlib(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(MissingExtra, match=r"matplotlib.*plots"):
+        Encoder(backbone(folder, "bert"), classical()).explain("a", "b").plot()

@@ -180,6 +180,30 @@ def test_mistakes_are_said_on_the_page(open_page: Open):
     expect(page.locator("section")).to_have_count(1)  # the other method's
 
 
+def test_old_answers_are_dimmed_and_never_shown_for_new_texts(open_page: Open, encoder: Encoder):
+    page = open_page()
+    expect(score(page)).to_be_visible()
+    answers, first, shown, held = page.locator("#answers"), page.get_by_label("First text"), score(page), []
+    before, second = str(shown.text_content()), page.get_by_label("Second text").input_value()
+    page.evaluate("""
+        const answers = document.getElementById("answers");
+        globalThis.seen = [];
+        new MutationObserver(() => seen.push(answers.querySelector(".score")?.textContent))
+            .observe(answers, { childList: true });
+    """)
+    page.route("**/pair", lambda route: route.continue_() if held else held.append(route))
+    first.fill("Water.")
+    expect(answers).to_have_attribute("aria-busy", "true")
+    expect(shown).to_have_text(before)
+    first.fill("")
+    expect(page.get_by_role("alert")).to_contain_text("Type two texts")  # while the server still computes
+    first.fill(B)
+    expect(answers).to_have_attribute("aria-busy", "true")
+    held[0].continue_()
+    expect(answers).to_have_attribute("aria-busy", "false")
+    assert page.evaluate("seen") == [None, cosine(encoder, B, second)]
+
+
 def test_a_server_that_has_gone_is_said_and_comes_back(open_page: Open, encoder: Encoder):
     with serving(encoder) as port:
         page = open_page(at=port)

@@ -88,10 +88,13 @@ def block(found: Explanation | TextParts) -> RenderableType:
 
     if isinstance(found, TextParts):
         return Text(repr(found))
-    lines = found.lines()
+    lines, (first, second, _) = found.lines(), found.words()
+    pairs = found.top(len(lines))
+    colour = {(pair.a, pair.b): each for pair, each in zip(pairs, COLOURS, strict=False)}
+    ends = [(line.i, line.j, colour[first[line.i], second[line.j]]) for line in reversed(lines)]
     out = Text().append(f"{found.cosine:.3f}", "bold").append(f"  cosine, {found.method}\n\n")
-    for axis, side, ends in ((1, found.a, [line.i for line in lines]), (0, found.b, [line.j for line in lines])):
-        colour_of = dict(reversed(list(zip(ends, COLOURS, strict=False))))  # a word of two pairs has that of the better
+    for axis, side in ((1, found.a), (0, found.b)):
+        colour_of = {end[1 - axis]: end[2] for end in ends}  # a word of two pairs has the colour of the larger
         hidden = draw.not_shown(side.words, found.outstanding.max(axis, initial=-np.inf))
         for k, part in enumerate(side.words):
             if k in hidden:
@@ -100,7 +103,7 @@ def block(found: Explanation | TextParts) -> RenderableType:
             before = " …" * (k - 1 in hidden) + " " * (k > 0 and not part.joined)
             out.append(before + draw.shortened(part.text), style)
         out.append("\n")
-    for (a, b, value), colour in zip(found.top(len(lines)), COLOURS, strict=False):
-        out.append(f"\n{value:.4f}").append(f"  {draw.shortened(a)} · {draw.shortened(b)}", colour)
-    notes = [found.notes()[-1], *draw.left_out(found.a.words, found.b.words)]
-    return out.append("\n\n" + "\n".join(notes), "dim")
+    for a, b, value in pairs:
+        out.append(f"\n{draw.number(value):<9}").append(f" {draw.shortened(a)} · {draw.shortened(b)}", colour[a, b])
+    notes = [*found.notes()[bool(lines) :], *draw.left_out(found.a.words, found.b.words)]
+    return out.append("\n" * (1 + bool(pairs)) + "\n".join(notes), "dim")

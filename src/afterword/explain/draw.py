@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -29,7 +29,10 @@ ROUNDING = 1e-9
 SHADES = 5  # number of shades of a background, see style.css
 EVEN = 1e-3  # a table is shaded evenly if its numbers differ by less
 
-WEIGHTS = "The stronger a word's colour, the larger its weight in the text's vector."
+WEIGHTS = (
+    "The stronger a word's colour, the larger its weight in the text's vector. Only the ratios of the weights change a "
+    "cosine."
+)
 
 Kind = Literal["word", "mark", "special", "template", "constant"]
 """A word or a punctuation mark of the text, a special or template token, or the constant of a post-processing step."""
@@ -54,6 +57,11 @@ def word_or_mark(text: str, joined: bool = False) -> Part:
     return Part(text, "mark" if all(category(c)[0] == "P" for c in text) else "word", joined)
 
 
+def number(value: float) -> str:
+    """Format a number of any size with three digits: 0.0325, 0.000214."""
+    return f"{value:#.3g}"
+
+
 class Line(NamedTuple):
     """A line between word i of the upper row and word j of the lower, with a strength in (0, 1] and a tooltip."""
 
@@ -63,11 +71,10 @@ class Line(NamedTuple):
     note: str
 
 
-def strongest(table: Array, k: int, note: Callable[[int, int], str], faintest: float = 0.0) -> list[Line]:
-    """Lines for the k largest positive entries, best first, if they are at least a fraction of the largest."""
-    best = [(i, j, float(table[i, j])) for i, j in largest(table, k)]
-    least = max(best[0][2] * faintest, ROUNDING) if best else 0.0
-    return [Line(i, j, value / best[0][2], note(i, j)) for i, j, value in best if value > least]
+def lines_of(table: Array, pairs: Iterable[tuple[int, int]], note: Callable[[int, int], str]) -> list[Line]:
+    """A line for each pair of words, as strong as its entry is large; the largest first."""
+    values = sorted(((float(table[pair]), pair) for pair in pairs), reverse=True)
+    return [Line(i, j, value / values[0][0], note(i, j)) for value, (i, j) in values]
 
 
 def largest(table: Array, k: int) -> list[tuple[int, int]]:
@@ -98,7 +105,7 @@ def shortened(text: str, most: int = LONGEST) -> str:
 
 def pair_svg(
     score: str, what: str, a: Sequence[Part], b: Sequence[Part], table: Array, lines: Sequence[Line],
-    width: int = WIDE, look: str = "",
+    width: int = WIDE, look: str = "", sums: tuple[Array, Array] | None = None,
 ) -> str:  # fmt: skip
     """Draw two rows of words, the lines between them, and a number above.
 
@@ -109,6 +116,7 @@ def pair_svg(
         lines: the lines, thicker with their strength.
         width: width of the picture; words wrap.
         look: "light" or "dark"; "" = as the reader's system prefers.
+        sums: a number for each word (p,), (q,), shown as its tooltip.
     """
     upper = _placed(a, table.max(1, initial=-np.inf), {line.i for line in lines}, width - 8, HEAD)
     bottom = max((place.y for place in upper.values()), default=HEAD)
@@ -119,7 +127,8 @@ def pair_svg(
         head, at = f'<text class="score" y="25" textLength="{_width(score, 31):.0f}">{score}</text>', _width(score, 36)
     head += f'<text class="what" x="{at:.0f}" y="25">{escape(shortened(what, int((width - at) / 8)))}</text>'
     curves = [_curve(upper[line.i], lower[line.j], line) for line in sorted(lines, key=lambda line: line.strength)]
-    words = [*_words(a, upper, {line.i for line in lines}), *_words(b, lower, {line.j for line in lines})]
+    over, under = sums or (None, None)
+    words = [*_words(a, upper, {line.i for line in lines}, over), *_words(b, lower, {line.j for line in lines}, under)]
     label = f"{score} {what}: {'; '.join(line.note for line in lines)}"
     return (
         f'<svg class="aw {"wide" if width == WIDE else "narrow"} {look}" xmlns="http://www.w3.org/2000/svg" role="img" '
@@ -183,13 +192,16 @@ def _curve(a: _Place, b: _Place, line: Line) -> str:
     return f'<path d="{points} {b.middle:.1f} {end:.1f}" {look}><title>{escape(line.note)}</title></path>'
 
 
-def _words(parts: Sequence[Part], places: dict[int, _Place], linked: set[int]) -> Iterator[str]:
+def _words(
+    parts: Sequence[Part], places: dict[int, _Place], linked: set[int], sums: Array | None
+) -> Iterator[str]:  # fmt: skip
     for k, (text, x, y, width) in places.items():
         kind = "on" if k in linked else "word" if parts[k].of_text else "off"
         if kind == "on":
             yield f'<rect x="{x - 3:.1f}" y="{y - SIZE:.1f}" width="{width + 6:.1f}" height="24" rx="5"/>'
         place = f'x="{x:.1f}" y="{y:.1f}" textLength="{width:.1f}" lengthAdjust="spacingAndGlyphs"'
-        yield f'<text class="{kind}" {place}>{escape(text)}</text>'
+        title = "" if sums is None else f"<title>{escape(text)}: {number(sums[k])}</title>"
+        yield f'<text class="{kind}" {place}>{escape(text)}{title}</text>'
 
 
 def left_out(*texts: Sequence[Part]) -> list[str]:

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 
+from ..errors import MissingExtra
 from . import draw
 from .parts import Array, TextParts
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+SUMS = 3  # number of words of a text whose sums are printed
 LINES = 6  # maximum number of lines drawn
 FAINTEST = 0.2  # a line is drawn if its pair stands out by at least this fraction of the first pair's
+T = TypeVar("T")
 OUTSIDE = {"special": "special tokens", "template": "the template", "constant": "the constant"}
 
 
@@ -78,23 +82,30 @@ class Explanation:
 
     @cached_property
     def outstanding(self) -> Array:
-        """The double-centred table of words (p, q); all other parts have -inf."""
+        """The double-centred table of words (p, q); all other parts, and pairs that add nothing, have -inf."""
         words = np.ix_(*([k for k, part in enumerate(side.words) if part.kind == "word"] for side in (self.a, self.b)))
         table, outstanding = self._by_word[words], np.full(self._by_word.shape, -np.inf)
         if min(table.shape) > 1:
             outstanding[words] = table - table.mean(1, keepdims=True) - table.mean(0) + table.mean()
         elif table.size:  # one word's row or column would be zero after centring both ways
             outstanding[words] = table - table.mean() if table.size > 1 else table
-        return outstanding
+        return np.where(self._by_word > draw.ROUNDING, outstanding, -np.inf)
 
     def top(self, k: int = 5) -> list[Pair]:
-        """The k pairs of words that stand out most, best first.
+        """The k pairs of words that stand out most, the largest value first.
 
         Every entry contains what the texts have in common, so pairs are chosen by what they add beyond what their words
-        add with all others (the double-centred table). The values are the entries themselves.
+        add with all others (the double-centred table). The values are the entries themselves; those of pairs of the
+        same two words are added up.
         """
         a, b, table = self.words()
-        return [Pair(a[i], b[j], float(table[i, j])) for i, j in draw.largest(self.outstanding, k)]
+        values = (((a[i], b[j]), float(table[i, j])) for i, j in draw.largest(self.outstanding, k))
+        return [Pair(*words, value) for words, value in _added_up(values)]
+
+    @property
+    def sums(self) -> tuple[Array, Array]:
+        """What each word adds to the cosine over all its pairs (p,), (q,)."""
+        return self._by_word.sum(1), self._by_word.sum(0)
 
     @property
     def outside(self) -> float:
@@ -103,10 +114,10 @@ class Explanation:
         return self.cosine - float(self._by_word[inside].sum())
 
     def to_json(self) -> dict[str, Any]:
-        """The cosine, the ten best pairs, and the tables of words and tokens."""
+        """The method, the cosine, up to ten pairs, what is outside the texts, and the tables of words and tokens."""
         (*words, by_word), pairs = self.words(), [pair._asdict() for pair in self.top(10)]
         tables = {"words": words, "word_table": by_word.tolist(), "tokens": self.tokens, "table": self.table.tolist()}
-        return {"cosine": self.cosine, "pairs": pairs, "outside": self.outside, **tables}
+        return {"method": self.method, "cosine": self.cosine, "pairs": pairs, "outside": self.outside, **tables}
 
     def to_frame(self) -> Any:
         """The words' table as a pandas DataFrame."""
@@ -117,8 +128,10 @@ class Explanation:
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the words' table on matplotlib axes, by default new ones."""
-        from matplotlib import pyplot as plt
-
+        try:
+            from matplotlib import pyplot as plt
+        except ModuleNotFoundError:
+            raise MissingExtra("matplotlib", "plots") from None
         ax = plt.figure().subplots() if ax is None else ax
         a, b, table = self.words()
         most = float(np.abs(table).max())
@@ -130,28 +143,32 @@ class Explanation:
         return ax
 
     def lines(self) -> list[draw.Line]:
-        """The lines to draw: between the most outstanding pairs, as far as they do not fall far behind the first."""
+        """The lines to draw: between the pairs that stand out most; the larger their entries, the stronger."""
         a, b, table = self.words()
+        pairs, least = draw.largest(self.outstanding, LINES), FAINTEST * self.outstanding.max(initial=0.0)
 
         def note(i: int, j: int) -> str:
-            return f"{draw.shortened(a[i])} · {draw.shortened(b[j])}: {table[i, j]:.4f}"
+            return f"{draw.shortened(a[i])} · {draw.shortened(b[j])}: {draw.number(table[i, j])}"
 
-        return draw.strongest(self.outstanding, LINES, note, FAINTEST)
+        return draw.lines_of(table, [pair for pair in pairs if self.outstanding[pair] > least], note)
 
     def notes(self) -> list[str]:
-        """What the picture shows, and its limits, with this score's own figures."""
+        """What the picture shows, the sums of the words, and the limits, with this score's own figures."""
         lines, kinds = self.lines(), {part.kind for side in (self.a, self.b) for part in side.words}
         if not lines:
             single = any(np.count_nonzero(side.weights) == 1 for side in (self.a, self.b))
             why = "all weight is on one token, and a method that pools the mean would show some" if single else ""
             return [f"No words stand out{why and ': '}{why}."]
         drawn = sum(float(self._by_word[line.i, line.j]) for line in lines)
-        others = " and ".join(name for kind, name in OUTSIDE.items() if kind in kinds)
-        others = f", those with {others} {self.outside:.2f}" if others else ""
+        outside = " and ".join(name for kind, name in OUTSIDE.items() if kind in kinds)
+        outside = f", those with {outside} {_share(self.outside)}" if outside else ""
+        others = _share(self.cosine - drawn - self.outside)
+        sides = zip((self.a, self.b), self.sums, strict=True)
         return [
-            "Each line joins two words that add more to the score than they do with other words; thicker is more.",
-            f"Of {self.cosine:.2f}, the pairs shown add {drawn:.2f}{others}, all others the rest. This divides the "
-            "score exactly, but proves no cause: each word's vector has read the text around it.",
+            "Each line joins two words that add more together than with other words; a thicker line adds more.",
+            f"Of {self.cosine:.2f}, the pairs shown add {_share(drawn)}{outside}, all others {others}.",
+            f"The words that add most over all their pairs: {'; '.join(_largest_sums(*side) for side in sides)}.",
+            "This divides the score exactly, but proves no cause: each word's vector has read the text around it.",
         ]
 
     def svg(self, width: int = draw.WIDE, look: Literal["", "light", "dark"] = "") -> str:
@@ -165,12 +182,32 @@ class Explanation:
 
     def _svg(self, width: int, look: str = "") -> str:
         score, what, words = f"{self.cosine:.2f}", f"cosine · {self.method}", (self.a.words, self.b.words)
-        return draw.pair_svg(score, what, *words, self.outstanding, self.lines(), width, look)
+        return draw.pair_svg(score, what, *words, self.outstanding, self.lines(), width, look, self.sums)
 
     def _repr_html_(self) -> str:
         notes = [*self.notes(), *draw.left_out(self.a.words, self.b.words)]
         return draw.card([self._svg(draw.WIDE), self._svg(draw.NARROW)], notes)
 
     def __repr__(self) -> str:
-        pairs = [f"{value:8.4f}  {draw.shortened(a)} · {draw.shortened(b)}" for a, b, value in self.top(5)]
+        pairs = [f"{draw.number(p.value):>9}  {draw.shortened(p.a)} · {draw.shortened(p.b)}" for p in self.top(5)]
         return "\n".join([f"cosine {self.cosine:.4f} ({self.method}); what the five best pairs of words add:", *pairs])
+
+
+def _share(value: float) -> str:
+    """A part of a cosine with two decimals."""
+    text = f"{value:.2f}"
+    return "less than 0.01" if float(text) == 0 else text
+
+
+def _added_up(values: Iterable[tuple[T, float]]) -> list[tuple[T, float]]:
+    """Add up the values of equal things; the largest sum first."""
+    sums = dict[T, float]()
+    for thing, value in values:
+        sums[thing] = sums.get(thing, 0.0) + value
+    return sorted(sums.items(), key=lambda item: -item[1])
+
+
+def _largest_sums(side: TextParts, sums: Array) -> str:
+    """The words of a text that add most to the cosine, each with its sum."""
+    words = ((part.text, float(x)) for part, x in zip(side.words, sums, strict=True) if part.kind == "word")
+    return ", ".join(f"{draw.shortened(word)} {_share(x)}" for word, x in _added_up(words)[:SUMS])

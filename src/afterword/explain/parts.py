@@ -67,7 +67,8 @@ class TextParts:
     def __repr__(self) -> str:
         rows = zip(self.by_word(self.weights), self.words, strict=True)
         lines = [f"{weight:8.4f}  {draw.shortened(part.text)}" for weight, part in rows]
-        return "\n".join(["the weight of each word:", *lines])
+        head = f"the weight of each word ({self.weights.sum():.2f} in all; only their ratios change a cosine):"
+        return "\n".join([head, *lines])
 
 
 def text_parts(

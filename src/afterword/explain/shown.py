@@ -39,7 +39,10 @@ class TokenAttention(NamedTuple):
 
     def _repr_html_(self) -> str:
         parts, others = _parts(self.tokens), np.where(np.eye(len(self.tokens), dtype=bool), 0, self.matrix)
-        lines = draw.strongest(others, LINES, lambda i, j: f"{parts[i].text} to {parts[j].text}: {others[i, j]:.3f}")
+        seen = np.where(others > 0, others, -np.inf)
+        lines = draw.lines_of(
+            others, draw.largest(seen, LINES), lambda i, j: f"{parts[i].text} to {parts[j].text}: {others[i, j]:.3f}"
+        )
         svgs = [
             draw.pair_svg("", "attention", parts, parts, others, lines, width) for width in (draw.WIDE, draw.NARROW)
         ]

@@ -37,31 +37,39 @@ function write() {
 let asking = false;
 let changed = false;
 
+/** What is typed, or null if a field is empty. */
+function question() {
+  const names = view === "pair" ? ["a", "b"] : ["word", "texts"];
+  const typed = Object.fromEntries(names.map((name) => [name, form.elements[name].value]));
+  return Object.values(typed).every((text) => text.trim()) ? typed : null;
+}
+
 /** Ask the server for what is typed now; while it computes, changes wait for one more question. */
 async function ask() {
   changed = true;
+  if (question()) {
+    answers.setAttribute("aria-busy", "true");
+    status.textContent = "computing …";
+  } else {
+    show([], [view === "pair" ? "Type two texts." : "Type a word and texts that contain it."]);
+  }
   if (asking) return;
   asking = true;
   while (changed) {
     changed = false;
-    await answer();
+    const typed = question();
+    if (typed) await answer(typed);
   }
   asking = false;
 }
 
-async function answer() {
-  const names = view === "pair" ? ["a", "b"] : ["word", "texts"];
-  const typed = Object.fromEntries(names.map((name) => [name, form.elements[name].value]));
-  if (names.some((name) => !typed[name].trim())) {
-    show([], [view === "pair" ? "Type two texts." : "Type a word and texts that contain it."]);
-    return;
-  }
+async function answer(typed) {
   const methods = [...new Set([form.elements.method.value, form.elements.other.value])].filter(Boolean);
   const began = performance.now();
-  status.textContent = "computing …";
   try {
     const response = await fetch(view, { method: "POST", body: JSON.stringify({ methods, ...typed }) });
     const found = await response.json();
+    if (changed) return; // this answers what was typed before
     show(found.filter((one) => one.picture), found.map((one) => one.error).filter(Boolean));
     status.textContent = `${((performance.now() - began) / 1000).toFixed(2)} s`;
   } catch {
@@ -73,6 +81,7 @@ async function answer() {
 function show(found, errors) {
   error.textContent = [...new Set(errors)].join("\n");
   status.textContent = "";
+  answers.setAttribute("aria-busy", "false");
   answers.replaceChildren(...found.map(section));
 }
 
