@@ -6,6 +6,7 @@ The outputs are those stored in the notebook; ``python scripts/generate_notebook
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 from collections.abc import Iterator
@@ -27,6 +28,7 @@ def run() -> None:
     import nbformat
     from nbclient import NotebookClient
 
+    os.environ["PYTHONWARNINGS"] = "ignore::Warning:tqdm.auto"  # that there is no bar for notebooks
     notebook = nbformat.read(NOTEBOOK, 4)
     NotebookClient(notebook, timeout=3600, resources={"metadata": {"path": NOTEBOOK.parent}}).execute()
     for cell in notebook.cells:

@@ -73,8 +73,8 @@ class Line(NamedTuple):
 
 def lines_of(table: Array, pairs: Iterable[tuple[int, int]], note: Callable[[int, int], str]) -> list[Line]:
     """A line for each pair of words, as strong as its entry is large; the largest first."""
-    values = sorted(((float(table[pair]), pair) for pair in pairs), reverse=True)
-    return [Line(i, j, value / values[0][0], note(i, j)) for value, (i, j) in values]
+    best = sorted(pairs, key=lambda pair: -table[pair])
+    return [Line(i, j, float(table[i, j] / table[best[0]]), note(i, j)) for i, j in best]
 
 
 def largest(table: Array, k: int) -> list[tuple[int, int]]:
