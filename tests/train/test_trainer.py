@@ -4,6 +4,7 @@ import os
 import resource
 import signal
 import socket
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -20,9 +21,10 @@ from tests.killed import forked
 from tests.train.conftest import BINARY, DEV, REPEATED, ROWS, SMALL, TEXTS, curve
 
 from afterword import Encoder, classical
-from afterword.errors import ModelError
+from afterword.errors import InputError, ModelError
 from afterword.files.fingerprint import weights_digest
 from afterword.train import train
+from afterword.train.settings import Place
 from afterword.train.trainer import Trainer
 
 
@@ -179,15 +181,26 @@ def as_two_processes(make: Callable[[], object]) -> list[int]:
         if not child:
             code = 99
             try:
+                signal.alarm(200)  # one would wait for the other, if that has failed
                 AcceleratorState._reset_state(reset_partial_state=True)  # of an earlier training, in this process
                 os.environ.update(RANK=rank, LOCAL_RANK=rank, WORLD_SIZE="2", LOCAL_WORLD_SIZE="2")
                 os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
                 make()
                 code = 0
+            except BaseException:
+                traceback.print_exc()
             finally:
                 os._exit(code)
         children.append(child)
     return [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
+
+
+def test_the_second_process_does_not_mind_what_the_first_has_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "loss.jsonl").touch()
+    with pytest.raises(InputError, match=r"loss\.jsonl"):
+        Place(tmp_path).begin({}, resume=False)
+    monkeypatch.setenv("RANK", "1")
+    assert Place(tmp_path).begin({}, resume=False) is None
 
 
 @pytest.mark.slow

@@ -186,11 +186,14 @@ class Place:
     def begin(self, fixed: Mapping[str, Any], resume: bool) -> Path | None:
         """Check the folder, and return the checkpoint to resume from; None = start from the beginning.
 
-        `fixed` is everything the run depends on, stored under "fixed" in ``training.json``.
+        `fixed` is everything the run depends on, stored under "fixed" in ``training.json``. Only the first of several
+        processes checks, because it may be writing already while the others begin.
 
         Raises:
             InputError: the folder holds different files, a run with different settings, or a run without resume=True.
         """
+        if not is_first():
+            return self.last() if resume else None
         record = self.record()
         if record is None:
             if other := next((p.name for p in sorted(self.folder.glob("[!.]*"))), None):
