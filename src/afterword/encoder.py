@@ -511,7 +511,7 @@ class Encoder:
         texts = check_texts([a] if b is None else [a, b])
         paired, limits = check_conditions(conditions, texts), Limits(self.max_length)
         first, *second = text_parts(self.backbone, method, texts, limits, self.post, paired)
-        return Explanation(first, second[0], method.name) if second else first
+        return Explanation(first, second[0]) if second else first
 
     def similarity(self, a: Any, b: Any) -> Any:
         """Compute the similarity (n, m) of each row of ``a`` (n, D) to each row of ``b`` (m, D).

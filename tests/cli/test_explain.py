@@ -14,7 +14,8 @@ from afterword import Encoder, classical, echo
 BILLED = ("they billed me too much", "I was charged twice for the same purchase.")
 
 
-def test_a_score_in_the_terminal(run: Run, minilm: Path) -> None:
+def test_a_score_in_the_terminal(run: Run, minilm: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "160")
     ended = run("explain", "-m", minilm, *BILLED)
     assert ended.code == 0 and ended.err == ""
     lines = [line.strip() for line in ended.out.splitlines()]
@@ -45,11 +46,16 @@ def test_methods_beside_each_other_as_json_and_as_a_page(
     html = page.read_text("utf-8")
     assert html.startswith("<!doctype html>") and len(pictures(html)) == 4
     first = run(*spec).out.splitlines()[0]
-    assert re.findall(r"0\.\d{3}", first) == [f"{found[name]['cosine']:.3f}" for name in ("classical", "echo")]
+    cosines = [f"{found[name]['cosine']:.3f}" for name in ("classical", "echo")]
+    assert re.findall(r"0\.\d{3}", first) == cosines
+    monkeypatch.setenv("COLUMNS", "60")
+    narrow = run(*spec).out
+    assert re.findall(r"(?:^|\n\n)(0\.\d{3})  cosine", narrow) == cosines
 
 
 def test_the_words_of_one_text(run: Run, gpt2: Path) -> None:
-    _, *lines = run("explain", "-m", gpt2, "--method", "classical", "a red dog").out.splitlines()
+    head, *lines = run("explain", "-m", gpt2, "--method", "classical", "a red dog").out.splitlines()
+    assert "classical mean last" in head and "1.00 in all" in head
     assert [line.split()[1] for line in lines] == ["a", "red", "dog"]
     found = json.loads(run("explain", "-m", gpt2, "--method", "classical", "a red dog", "--json").out)["vector"]
     assert [word for word, _ in found["words"]] == ["a", "red", "dog"]
@@ -58,7 +64,7 @@ def test_the_words_of_one_text(run: Run, gpt2: Path) -> None:
 
 def test_of_a_long_text_the_words_that_stand_out(run: Run, gpt2: Path) -> None:
     out = run("explain", "-m", gpt2, "--method", "classical", "dog " * 70 + "house", "a red house").out
-    assert " … " in out and "60 words of 71" in out and out.count("dog") < 70
+    assert " … " in out and "Of the first text, the 60 words of 71" in out and out.count("dog") < 70
 
 
 def test_the_first_pair_of_similar(run: Run, minilm: Path, tmp_path: Path) -> None:

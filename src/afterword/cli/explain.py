@@ -72,10 +72,9 @@ def show(found: Mapping[str, Explanation | TextParts]) -> None:
 
     console = Console(width=page_width(), markup=False, highlight=False, emoji=False)
     blocks, grid = [block(each) for each in found.values()], Table.grid(padding=(0, 4))
-    for row in [blocks] if len(blocks) * NARROWEST <= page_width() else [[each] for each in blocks]:
-        grid.add_row(*row)
+    grid.add_row(*blocks)
     with console.capture() as captured:
-        console.print(grid)
+        console.print(*[grid] if len(blocks) * NARROWEST <= page_width() else blocks, sep="\n\n")
     typer.echo("\n".join(line.rstrip() for line in captured.get().splitlines()))
 
 
@@ -100,8 +99,8 @@ def block(found: Explanation | TextParts) -> RenderableType:
             if k in hidden:
                 continue
             style = f"bold {colour_of[k]}" if k in colour_of else "" if part.of_text else "dim"
-            before = " …" * (k - 1 in hidden) + " " * (k > 0 and not part.joined)
-            out.append(before + draw.shortened(part.text), style)
+            out.append(" … " if k - 1 in hidden else " " * (k > 0 and not part.joined), "dim")
+            out.append(draw.shortened(part.text), style)
         out.append("\n")
     for a, b, value in pairs:
         out.append(f"\n{draw.number(value):<9}").append(f" {draw.shortened(a)} · {draw.shortened(b)}", colour[a, b])

@@ -144,19 +144,24 @@ def not_shown(parts: Sequence[Part], strength: Array) -> set[int]:
 
 
 def _placed(parts: Sequence[Part], strength: Array, bold: set[int], width: float, top: float) -> dict[int, _Place]:
-    """The places of the words to draw, by their index: in centred rows, from right to left if their script is."""
+    """The places of the words to draw, by their index: in centred rows, from right to left if their script is.
+
+    A "…" for words that are not shown has the index -k, where k is that of the word after it.
+    """
     words = [k for k, part in enumerate(parts) if part.of_text]
     hidden = not_shown(parts, strength)
     rows, x = [dict[int, _Place]()], 0.0
     for k, part in enumerate(parts):
-        if k not in hidden:
-            text = "… " * (k - 1 in hidden) + shortened(part.text)
-            wide = min(_width(text, (SIZE if part.of_text else SMALL) * (1.08 if k in bold else 1)), width)
-            gap = 0 if not rows[-1] else 1 if part.joined else SPACE
+        if k in hidden:
+            continue
+        size = (SIZE if part.of_text else SMALL) * (1.08 if k in bold else 1)
+        for key, text in [(-k, "…")] * (k - 1 in hidden) + [(k, shortened(part.text))]:
+            wide = min(_width(text, size), width)
+            gap = 0 if not rows[-1] else 1 if part.joined and k - 1 not in hidden else SPACE
             if rows[-1] and x + gap + wide > width:
                 rows.append({})
                 x, gap = 0.0, 0
-            rows[-1][k] = _Place(text, x + gap, top + ROW * (len(rows) - 1) + SIZE, wide)
+            rows[-1][key] = _Place(text, x + gap, top + ROW * (len(rows) - 1) + SIZE, wide)
             x += gap + wide
     directions = (bidirectional(c) for k in words for c in parts[k].text)
     reverse = next((kind for kind in directions if kind in ("L", "R", "AL")), "L") != "L"
@@ -196,18 +201,22 @@ def _words(
     parts: Sequence[Part], places: dict[int, _Place], linked: set[int], sums: Array | None
 ) -> Iterator[str]:  # fmt: skip
     for k, (text, x, y, width) in places.items():
-        kind = "on" if k in linked else "word" if parts[k].of_text else "off"
+        kind = "on" if k in linked else "word" if k < 0 or parts[k].of_text else "off"
         if kind == "on":
             yield f'<rect x="{x - 3:.1f}" y="{y - SIZE:.1f}" width="{width + 6:.1f}" height="24" rx="5"/>'
         place = f'x="{x:.1f}" y="{y:.1f}" textLength="{width:.1f}" lengthAdjust="spacingAndGlyphs"'
-        title = "" if sums is None else f"<title>{escape(text)}: {number(sums[k])}</title>"
+        title = "" if sums is None or k < 0 else f"<title>{escape(text)}: {number(sums[k])}</title>"
         yield f'<text class="{kind}" {place}>{escape(text)}{title}</text>'
 
 
 def left_out(*texts: Sequence[Part]) -> list[str]:
     """A note for each text of which not all words are drawn."""
+    names = ("the first text", "the second text") if len(texts) > 1 else ("the text",)
     counts = [sum(part.of_text for part in parts) for parts in texts]
-    return [f"Shown are the {MOST} words of {count:,} that stand out most." for count in counts if count > MOST]
+    return [
+        f"Of {name}, the {MOST} words of {count:,} that stand out most are shown."
+        for name, count in zip(names, counts, strict=True) if count > MOST
+    ]  # fmt: skip
 
 
 def card(body: Sequence[str], notes: Sequence[str] = ()) -> str:

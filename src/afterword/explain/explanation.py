@@ -39,13 +39,16 @@ class Explanation:
     score and prove no cause, because each state s_i has read its context.
 
     Attributes:
-        a, b: the parts of the two vectors.
-        method: name of the method.
+        a, b: the parts of the two vectors, by the same method.
     """
 
     a: TextParts
     b: TextParts
-    method: str
+
+    @property
+    def method(self) -> str:
+        """Name of the method."""
+        return self.a.method
 
     @cached_property
     def _units(self) -> tuple[Array, Array]:
@@ -166,7 +169,7 @@ class Explanation:
         sides = zip((self.a, self.b), self.sums, strict=True)
         return [
             "Each line joins two words that add more together than with other words; a thicker line adds more.",
-            f"Of {self.cosine:.2f}, the pairs shown add {_share(drawn)}{outside}, all others {others}.",
+            f"Of {self.cosine:.2f}, the pairs that stand out add {_share(drawn)}{outside}, all others {others}.",
             f"The words that add most over all their pairs: {'; '.join(_largest_sums(*side) for side in sides)}.",
             "This divides the score exactly, but proves no cause: each word's vector has read the text around it.",
         ]
@@ -190,7 +193,7 @@ class Explanation:
 
     def __repr__(self) -> str:
         pairs = [f"{draw.number(p.value):>9}  {draw.shortened(p.a)} · {draw.shortened(p.b)}" for p in self.top(5)]
-        return "\n".join([f"cosine {self.cosine:.4f} ({self.method}); what the five best pairs of words add:", *pairs])
+        return "\n".join([f"cosine {self.cosine:.4f} ({self.method}); the pairs of words that stand out most:", *pairs])
 
 
 def _share(value: float) -> str:
@@ -209,5 +212,5 @@ def _added_up(values: Iterable[tuple[T, float]]) -> list[tuple[T, float]]:
 
 def _largest_sums(side: TextParts, sums: Array) -> str:
     """The words of a text that add most to the cosine, each with its sum."""
-    words = ((part.text, float(x)) for part, x in zip(side.words, sums, strict=True) if part.kind == "word")
+    words = ((p.text, float(x)) for p, x in zip(side.words, sums, strict=True) if p.kind == "word" and x > 0)
     return ", ".join(f"{draw.shortened(word)} {_share(x)}" for word, x in _added_up(words)[:SUMS])

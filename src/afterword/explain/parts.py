@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from html import escape
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,7 @@ class TextParts:
     """The parts of a text's vector; a notebook shows the words shaded by their weights.
 
     Attributes:
+        method: name of the method.
         tokens: the n tokens that the model reads, then the constant if there is one.
         words: the p words of the text, each with its tokens in all copies, between the template and special tokens.
         word: the index of each token's word (n,).
@@ -44,6 +46,7 @@ class TextParts:
         rows: what each token adds to the vector (n, D); their sum is the vector.
     """
 
+    method: str
     tokens: tuple[Part, ...]
     words: tuple[Part, ...]
     word: NDArray[np.int64]
@@ -62,12 +65,13 @@ class TextParts:
         return {name: [[p.text, float(w)] for p, w in zip(*side, strict=True)] for name, side in sides.items()}
 
     def _repr_html_(self) -> str:
-        return draw.card([draw.shaded(self.words, self.by_word(self.weights))], [draw.WEIGHTS])
+        words = draw.shaded(self.words, self.by_word(self.weights))
+        return draw.card([f"<p>weights · {escape(self.method)}</p>{words}"], [draw.WEIGHTS])
 
     def __repr__(self) -> str:
         rows = zip(self.by_word(self.weights), self.words, strict=True)
         lines = [f"{weight:8.4f}  {draw.shortened(part.text)}" for weight, part in rows]
-        head = f"the weight of each word ({self.weights.sum():.2f} in all; only their ratios change a cosine):"
+        head = f"weights, {self.method} ({self.weights.sum():.2f} in all; only their ratios change a cosine)"
         return "\n".join([head, *lines])
 
 
@@ -105,7 +109,7 @@ def _parts(backbone: Backbone, method: Method, text: Text, written: TokenizedTex
         constant = Part("constant", "constant")
         tokens, words, word = [*tokens, constant], [*words, constant], [*word, len(words)]
         weights = np.append(weights, 1.0)
-    return TextParts(tuple(tokens), tuple(words), np.array(word), weights, rows.numpy())
+    return TextParts(method.name, tuple(tokens), tuple(words), np.array(word), weights, rows.numpy())
 
 
 def through(rows: Tensor, post: Sequence[Post]) -> Tensor:

@@ -71,7 +71,7 @@ class Questions:
     def pair(self, method: str, a: str, b: str) -> Answer:
         """Draw which words made the cosine of two texts."""
         (first, warned), (second, warned_too) = self._parts(method, a), self._parts(method, b)
-        picture = Explanation(first, second, method)._repr_html_()
+        picture = Explanation(first, second)._repr_html_()
         return {"picture": picture, "warnings": sorted({*warned, *warned_too})}
 
     def _parts_of(self, method: str, text: str) -> tuple[TextParts, list[str]]:

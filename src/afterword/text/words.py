@@ -59,8 +59,8 @@ def span_of(word: Word, text: Text, where: str = "the text") -> Span:
             raise InputError(f"{where} is a list of token ids: pass {first!r} as a span of tokens (start, end)")
         spans = [m.span() for m in re.finditer(re.escape(first), text)]
         if not -len(spans) <= number < len(spans):
-            times = f"only {len(spans)} times" if spans else "not"
-            raise WordNotFound(f"{first!r} (occurrence {number}, from 0) is {times} in {where} {text!r:.60}")
+            what = f"(occurrence {number}, from 0) is only {len(spans)} times" if spans else "is not"
+            raise WordNotFound(f"{first!r} {what} in {where} {text!r:.60}")
         return spans[number]
     if not 0 <= first < number <= len(text):
         raise WordNotFound(f"the span {first}:{number} is not in {where} {text!r:.60}, of length {len(text)}")
