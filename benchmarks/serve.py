@@ -46,7 +46,8 @@ def embeddings(request: Request):
         {"object": "embedding", "index": i, "embedding": vector.tolist()} for i, vector in enumerate(vectors)
     ]}
 
-address = socket.create_server(("127.0.0.1", 0))
+address = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # TCP named: without Nagle's delay
+address.bind(("127.0.0.1", 0))
 print(f"http://127.0.0.1:{address.getsockname()[1]}/v1", flush=True)
 uvicorn.Server(uvicorn.Config(app, log_level="warning")).run(sockets=[address])
 """
@@ -92,13 +93,15 @@ class Server:
         return self.cpu() - before
 
     def waits(self, large: Sequence[Sequence[str]], small: Sequence[str]) -> list[float]:
-        """Seconds of requests of one text, one after the other, while larger requests run."""
+        """Seconds of requests of one text, one after the other, while larger requests run, if there are any."""
         found: list[float] = []
 
         async def beside() -> None:
             running = [asyncio.ensure_future(self.client(iter([texts]))) for texts in large]
             await asyncio.sleep(0.2)
-            await self.client(([text] for text in small if not all(task.done() for task in running)), found)
+            await self.client(
+                ([text] for text in small if not (running and all(task.done() for task in running))), found
+            )
             await asyncio.gather(*running)
 
         asyncio.run(beside())
@@ -150,6 +153,9 @@ def measure(quick: bool) -> list[Row]:
                 Row(f"{load}: server / encode", ratio(seconds["here"], seconds["encode"]), aim, parts=per_text),
                 Row(f"  {load}: FastAPI + sentence-transformers / here", ratio(seconds["FastAPI"], seconds["here"])),
             ]
+        alone = {name: server.waits([], texts[:200]) for name, server in servers.items()}
+        for name, waits in alone.items():
+            rows.append(Row(f"one text alone: its wait {name}, p50", median(waits), unit="s"))
         for name, server in servers.items():
             large = [texts[:big], texts[-big:]]
             waits = [wait for _ in range(rounds) for wait in server.waits(large, texts[:200])]

@@ -17,6 +17,8 @@ import pytest
 from tests.agreement import close
 from tests.serve.conftest import PATIENCE, TEXTS, Server, running, vectors_of
 
+from afterword.cli.serve import bound
+
 SECONDS = 20
 CLIENTS = 64
 
@@ -105,3 +107,22 @@ def test_sigterm_answers_what_has_arrived_and_exits_with_0(folder: Path):
         assert server.process.wait(PATIENCE) == 0
         with pytest.raises(httpx.ConnectError):
             server.post({"input": "dog"})
+
+
+def test_a_small_answer_is_sent_at_once():
+    """Without TCP_NODELAY its body waits 40 ms, until the client has acknowledged its head."""
+
+    async def no_delay() -> int:
+        found = asyncio.get_running_loop().create_future()
+        address = bound("127.0.0.1", 0)
+
+        def accepted(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            found.set_result(writer.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+            writer.close()
+
+        async with await asyncio.start_server(accepted, sock=address):
+            _, writer = await asyncio.open_connection(*address.getsockname())
+            writer.close()
+            return await found
+
+    assert asyncio.run(no_delay())

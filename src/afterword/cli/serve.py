@@ -70,7 +70,8 @@ def serve(
 
 def bound(host: str, port: int) -> socket.socket:
     """Reserve an address; until the server listens, connections are refused."""
-    address = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    address = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # asyncio sets TCP_NODELAY if TCP is named
     address.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         address.bind((host, port))
