@@ -21,7 +21,7 @@ METHOD = "NAME, NAME:option=value,..., @file.json or @file.py:name; see `afterwo
 # fmt: off
 Model = Annotated[str, Option("-m", "--model", show_default=False, metavar="MODEL",
     help="A model on the Hugging Face Hub; a folder with a model, a saved encoder or a sentence-transformers model; a "
-    ".gguf file; afterword-mini, which comes with the package; or minilm, mpnet, smollm2 or gemma3, of pip packages.")]
+    ".gguf file; afterword-mini, which comes with the package; or minilm, mpnet, smollm2 or gemma3 (pip packages).")]
 Methods = Annotated[list[str] | None, Option("--method", metavar="METHOD",
     help=f"{METHOD} May be repeated. Default: the method saved in the folder, or classical.")]
 Method = Annotated[str | None, Option("--method", metavar="METHOD",

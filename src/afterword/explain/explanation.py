@@ -213,4 +213,4 @@ def _added_up(values: Iterable[tuple[T, float]]) -> list[tuple[T, float]]:
 def _largest_sums(side: TextParts, sums: Array) -> str:
     """The words of a text that add most to the cosine, each with its sum."""
     words = ((p.text, float(x)) for p, x in zip(side.words, sums, strict=True) if p.kind == "word" and x > 0)
-    return ", ".join(f"{draw.shortened(word)} {_share(x)}" for word, x in _added_up(words)[:SUMS])
+    return ", ".join(f"{draw.shortened(word)} {_share(x)}" for word, x in _added_up(words)[:SUMS]) or "none"
