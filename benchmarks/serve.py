@@ -1,10 +1,10 @@
-"""A server's CPU time per text against `encode` and FastAPI with sentence-transformers, and a short request's wait.
+"""A server's CPU time per text against `encode` and FastAPI with sentence-transformers, and a short request's latency.
 
     python benchmarks/serve.py
 
 MiniLM on sentences of the STS benchmark's test set. Each server is a process on 127.0.0.1 that computes on one thread.
-Clients send their next request when they have the answer to the last. The CPU time is the server's, all threads; waits
-are by the clock, and need an idle machine.
+Clients send their next request when they have the answer to the last. The CPU time is the server's, all threads;
+latencies are by the clock, and need an idle machine.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Server:
         times = Process(self.process.pid).cpu_times()
         return times.user + times.system
 
-    async def client(self, requests: Iterator[Sequence[str]], waits: list[float] | None = None) -> None:
+    async def client(self, requests: Iterator[Sequence[str]], latencies: list[float] | None = None) -> None:
         """Send requests on one connection, one after the other, and note how long each took."""
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
         for texts in requests:
@@ -79,8 +79,8 @@ class Server:
             status, *headers = (await reader.readuntil(b"\r\n\r\n")).decode().lower().split("\r\n")
             await reader.readexactly(int(next(h.split(":")[1] for h in headers if h.startswith("content-length"))))
             assert " 200 " in status, status
-            if waits is not None:
-                waits.append(time.perf_counter() - start)
+            if latencies is not None:
+                latencies.append(time.perf_counter() - start)
         writer.close()
 
     def load(self, texts: Sequence[str], clients: int, each: int) -> float:
@@ -94,7 +94,7 @@ class Server:
         asyncio.run(all_clients())
         return self.cpu() - before
 
-    def waits(self, large: Sequence[Sequence[str]], small: Sequence[str]) -> list[float]:
+    def latencies(self, large: Sequence[Sequence[str]], small: Sequence[str]) -> list[float]:
         """Seconds of requests of one text, one after the other, while larger requests run, if there are any."""
         found: list[float] = []
 
@@ -156,16 +156,16 @@ def measure(quick: bool) -> list[Row]:
                 Row(f"  {load}: FastAPI + sentence-transformers / here", ratio(seconds["FastAPI"], seconds["here"])),
                 Row(f"  {load}: {' '.join(SMALLER)} / here", ratio(seconds[list(servers)[1]], seconds["here"])),
             ]
-        alone = {name: server.waits([], texts[:200]) for name, server in servers.items()}
-        for name, waits in alone.items():
-            rows.append(Row(f"one text alone: its wait {name}, p50", median(waits), unit="s"))
+        alone = {name: server.latencies([], texts[:200]) for name, server in servers.items()}
+        for name, latencies in alone.items():
+            rows.append(Row(f"latency of one text, {name}, p50", median(latencies), unit="s"))
         for name, server in servers.items():
             large = [texts[:big], texts[-big:]]
-            waits = [wait for _ in range(rounds) for wait in server.waits(large, texts[:200])]
-            what = f"one text beside two requests of {big}: its wait {name}"
+            latencies = [one for _ in range(rounds) for one in server.latencies(large, texts[:200])]
+            what = f"latency of one text during two requests of {big}, {name}"
             rows += [
-                Row(f"{what}, p50", median(waits), unit="s", parts={"requests": len(waits)}),
-                Row(f"{what}, p99", quantiles(waits, n=100)[-1] if len(waits) > 1 else waits[0], unit="s"),
+                Row(f"{what}, p50", median(latencies), unit="s", parts={"requests": len(latencies)}),
+                Row(f"{what}, p99", quantiles(latencies, n=100)[-1] if len(latencies) > 1 else latencies[0], unit="s"),
             ]
     return rows
 

@@ -55,7 +55,7 @@ def test_methods_beside_each_other_as_json_and_as_a_page(
 
 def test_the_words_of_one_text(run: Run, gpt2: Path) -> None:
     head, *lines = run("explain", "-m", gpt2, "--method", "classical", "a red dog").out.splitlines()
-    assert "classical mean last" in head and "1.00 in all" in head
+    assert "classical mean last" in head and "sum 1.00" in head
     assert [line.split()[1] for line in lines] == ["a", "red", "dog"]
     found = json.loads(run("explain", "-m", gpt2, "--method", "classical", "a red dog", "--json").out)["vector"]
     assert [word for word, _ in found["words"]] == ["a", "red", "dog"]

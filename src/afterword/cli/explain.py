@@ -90,10 +90,10 @@ def block(found: Explanation | TextParts) -> RenderableType:
     lines, (first, second, _) = found.lines(), found.words()
     pairs = found.top(len(lines))
     colour = {(pair.a, pair.b): each for pair, each in zip(pairs, COLOURS, strict=False)}
-    ends = [(line.i, line.j, colour[first[line.i], second[line.j]]) for line in reversed(lines)]
+    colours = [colour[first[line.i], second[line.j]] for line in lines]
     out = Text().append(f"{found.cosine:.3f}", "bold").append(f"  cosine, {found.method}\n\n")
-    for axis, side in ((1, found.a), (0, found.b)):
-        colour_of = {end[1 - axis]: end[2] for end in ends}  # a word of two pairs has the colour of the larger
+    for axis, side, ends in ((1, found.a, [line.i for line in lines]), (0, found.b, [line.j for line in lines])):
+        colour_of = dict(reversed(list(zip(ends, colours, strict=True))))  # a word of two pairs: that of the larger
         hidden = draw.not_shown(side.words, found.outstanding.max(axis, initial=-np.inf))
         for k, part in enumerate(side.words):
             if k in hidden:

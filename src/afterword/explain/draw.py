@@ -29,10 +29,7 @@ ROUNDING = 1e-9
 SHADES = 5  # number of shades of a background, see style.css
 EVEN = 1e-3  # a table is shaded evenly if its numbers differ by less
 
-WEIGHTS = (
-    "The stronger a word's colour, the larger its weight in the text's vector. Only the ratios of the weights change a "
-    "cosine."
-)
+WEIGHTS = "The stronger a word's colour, the larger its weight in the text's vector; a cosine depends on ratios only."
 
 Kind = Literal["word", "mark", "special", "template", "constant"]
 """A word or a punctuation mark of the text, a special or template token, or the constant of a post-processing step."""
@@ -105,7 +102,7 @@ def shortened(text: str, most: int = LONGEST) -> str:
 
 def pair_svg(
     score: str, what: str, a: Sequence[Part], b: Sequence[Part], table: Array, lines: Sequence[Line],
-    width: int = WIDE, look: str = "", sums: tuple[Array, Array] | None = None,
+    width: int = WIDE, look: str = "",
 ) -> str:  # fmt: skip
     """Draw two rows of words, the lines between them, and a number above.
 
@@ -116,7 +113,6 @@ def pair_svg(
         lines: the lines, thicker with their strength.
         width: width of the picture; words wrap.
         look: "light" or "dark"; "" = as the reader's system prefers.
-        sums: a number for each word (p,), (q,), shown as its tooltip.
     """
     upper = _placed(a, table.max(1, initial=-np.inf), {line.i for line in lines}, width - 8, HEAD)
     bottom = max((place.y for place in upper.values()), default=HEAD)
@@ -127,8 +123,7 @@ def pair_svg(
         head, at = f'<text class="score" y="25" textLength="{_width(score, 31):.0f}">{score}</text>', _width(score, 36)
     head += f'<text class="what" x="{at:.0f}" y="25">{escape(shortened(what, int((width - at) / 8)))}</text>'
     curves = [_curve(upper[line.i], lower[line.j], line) for line in sorted(lines, key=lambda line: line.strength)]
-    over, under = sums or (None, None)
-    words = [*_words(a, upper, {line.i for line in lines}, over), *_words(b, lower, {line.j for line in lines}, under)]
+    words = [*_words(a, upper, {line.i for line in lines}), *_words(b, lower, {line.j for line in lines})]
     label = f"{score} {what}: {'; '.join(line.note for line in lines)}"
     return (
         f'<svg class="aw {"wide" if width == WIDE else "narrow"} {look}" xmlns="http://www.w3.org/2000/svg" role="img" '
@@ -197,16 +192,13 @@ def _curve(a: _Place, b: _Place, line: Line) -> str:
     return f'<path d="{points} {b.middle:.1f} {end:.1f}" {look}><title>{escape(line.note)}</title></path>'
 
 
-def _words(
-    parts: Sequence[Part], places: dict[int, _Place], linked: set[int], sums: Array | None
-) -> Iterator[str]:  # fmt: skip
+def _words(parts: Sequence[Part], places: dict[int, _Place], linked: set[int]) -> Iterator[str]:
     for k, (text, x, y, width) in places.items():
         kind = "on" if k in linked else "word" if k < 0 or parts[k].of_text else "off"
         if kind == "on":
             yield f'<rect x="{x - 3:.1f}" y="{y - SIZE:.1f}" width="{width + 6:.1f}" height="24" rx="5"/>'
         place = f'x="{x:.1f}" y="{y:.1f}" textLength="{width:.1f}" lengthAdjust="spacingAndGlyphs"'
-        title = "" if sums is None or k < 0 else f"<title>{escape(text)}: {number(sums[k])}</title>"
-        yield f'<text class="{kind}" {place}>{escape(text)}{title}</text>'
+        yield f'<text class="{kind}" {place}>{escape(text)}</text>'
 
 
 def left_out(*texts: Sequence[Part]) -> list[str]:

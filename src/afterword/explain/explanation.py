@@ -166,11 +166,11 @@ class Explanation:
         outside = " and ".join(name for kind, name in OUTSIDE.items() if kind in kinds)
         outside = f", those with {outside} {_share(self.outside)}" if outside else ""
         others = _share(self.cosine - drawn - self.outside)
-        sides = zip((self.a, self.b), self.sums, strict=True)
+        words = "; ".join(_largest_sums(*side) for side in zip((self.a, self.b), self.sums, strict=True))
         return [
             "Each line joins two words that add more together than with other words; a thicker line adds more.",
             f"Of {self.cosine:.2f}, the pairs that stand out add {_share(drawn)}{outside}, all others {others}.",
-            f"The words that add most over all their pairs: {'; '.join(_largest_sums(*side) for side in sides)}.",
+            f"The words that contribute most, over all their pairs: {words}.",
             "This divides the score exactly, but proves no cause: each word's vector has read the text around it.",
         ]
 
@@ -185,7 +185,7 @@ class Explanation:
 
     def _svg(self, width: int, look: str = "") -> str:
         score, what, words = f"{self.cosine:.2f}", f"cosine · {self.method}", (self.a.words, self.b.words)
-        return draw.pair_svg(score, what, *words, self.outstanding, self.lines(), width, look, self.sums)
+        return draw.pair_svg(score, what, *words, self.outstanding, self.lines(), width, look)
 
     def _repr_html_(self) -> str:
         notes = [*self.notes(), *draw.left_out(self.a.words, self.b.words)]
@@ -211,6 +211,6 @@ def _added_up(values: Iterable[tuple[T, float]]) -> list[tuple[T, float]]:
 
 
 def _largest_sums(side: TextParts, sums: Array) -> str:
-    """The words of a text that add most to the cosine, each with its sum."""
+    """The words of a text that contribute most to the cosine, each with its sum."""
     words = ((p.text, float(x)) for p, x in zip(side.words, sums, strict=True) if p.kind == "word" and x > 0)
     return ", ".join(f"{draw.shortened(word)} {_share(x)}" for word, x in _added_up(words)[:SUMS]) or "none"

@@ -71,7 +71,7 @@ class TextParts:
     def __repr__(self) -> str:
         rows = zip(self.by_word(self.weights), self.words, strict=True)
         lines = [f"{weight:8.4f}  {draw.shortened(part.text)}" for weight, part in rows]
-        head = f"weights, {self.method} ({self.weights.sum():.2f} in all; only their ratios change a cosine)"
+        head = f"weights, {self.method} (sum {self.weights.sum():.2f}; a cosine depends on their ratios only)"
         return "\n".join([head, *lines])
 
 

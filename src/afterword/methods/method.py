@@ -127,7 +127,8 @@ AnyMethod = Method | Ensemble
 def one_method(method: AnyMethod, what: str) -> Method:
     """Return the method; raise MethodError if it is an ensemble, which the operation named `what` cannot use."""
     if isinstance(method, Ensemble):
-        raise MethodError(f"{what} takes one method, but {method} has {len(method.methods)}: choose one of them")
+        members = ", ".join(map(str, method.methods))
+        raise MethodError(f"{what} takes one method, but {method} has {len(method.methods)}: choose one of {members}")
     return method
 
 
